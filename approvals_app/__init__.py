@@ -1,0 +1,1 @@
+"""The gate: who must say yes, by when, and what they said."""

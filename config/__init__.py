@@ -1,0 +1,1 @@
+"""Wires the product together: settings, routes, the Celery app, the stack. Holds no domain rule."""

@@ -1,0 +1,48 @@
+"""The Celery app and what each worker process does around tasks.
+
+The settings stand in ``config.settings.base`` (``CELERY_*``), each with the failure it avoids.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+from celery import Celery
+from celery.signals import beat_init, task_prerun, worker_process_init, worker_ready
+from django.conf import settings
+from django.db import connections
+from kombu import Queue
+
+from config.lifeline import die_with_parent, tell_ready
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.dev")
+
+app = Celery("orchestrator")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.conf.task_queues = [Queue(name, routing_key=name) for name in settings.ORCHESTRATOR["QUEUES"]]
+# Celery's Django fixup would close the connection after each task; we keep it and check it instead
+# (see _check_connections), which is worth milliseconds a step.
+app.conf["CELERY_DB_REUSE_MAX"] = 10**9
+app.set_default()
+app.autodiscover_tasks(["orchestrator", "workflows_app", "approvals_app"])
+
+
+@task_prerun.connect
+def _check_connections(**_: Any) -> None:
+    """Drop a kept connection that the server has closed, so that a restart heals at once."""
+    for connection in connections.all(initialized_only=True):
+        connection.close_if_unusable_or_obsolete()
+
+
+@worker_process_init.connect
+def _die_with_the_worker(**_: Any) -> None:
+    """A pool child whose worker was killed holds nothing that a lease does not free: end it."""
+    die_with_parent(signal.SIGKILL)
+
+
+@worker_ready.connect
+@beat_init.connect
+def _report_ready(**_: Any) -> None:
+    tell_ready()

@@ -1,0 +1,169 @@
+"""The environment, read once and typed: every variable the product knows stands here.
+
+Precedence: process environment, then a ``.env`` file beside ``manage.py``, then the default.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Self
+from urllib.parse import urlsplit
+
+from psycopg.conninfo import conninfo_to_dict
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+QUEUE_TYPES = ("engine", "agent", "tool", "approval", "subworkflow", "compensation")
+
+CommaList = Annotated[tuple[str, ...], NoDecode]
+Port = Annotated[int, Field(ge=1, le=65535)]
+
+
+class BadEnvironmentError(Exception):
+    """Variables that do not make sense; the message names each one and what is wrong with it."""
+
+
+class Environment(BaseSettings):
+    """What an operator may set. The field's name in capitals is the variable's name."""
+
+    model_config = SettingsConfigDict(
+        env_file=BASE_DIR / ".env", env_ignore_empty=True, extra="ignore", frozen=True
+    )
+
+    database_url: str | None = Field(
+        None, description="PostgreSQL 15 or newer; not set: the embedded server of the stack"
+    )
+    database_pool: int = Field(
+        0, ge=0, le=200, description="connections kept for a threaded web process; 0: one a thread"
+    )
+    broker_url: str | None = Field(
+        None, description="Valkey or Redis as redis://…; not set: the embedded server of the stack"
+    )
+    data_dir: Path = Field(BASE_DIR / ".data", description="embedded data, logs, generated secrets")
+
+    secret_key: SecretStr | None = Field(None, description="needed in production; else generated")
+    debug: bool | None = Field(None, description="not set: on in dev settings only")
+    allowed_hosts: CommaList = Field(
+        ("localhost", "127.0.0.1", "[::1]"), description="comma list of host names"
+    )
+    csrf_trusted_origins: CommaList = Field((), description="comma list of https://host origins")
+    public_url: str | None = Field(
+        None, description="address in links to people; not set: http://localhost:WEB_PORT"
+    )
+    extra_apps: CommaList = Field((), description="comma list of further Django apps with tools")
+    log_level: str = Field("INFO", pattern="^(DEBUG|INFO|WARNING|ERROR|CRITICAL)$")
+
+    web_host: str = Field("127.0.0.1", description="where the stack's web server listens")
+    web_port: Port = 8000
+    flower_port: Port = 5555
+
+    orchestrator_fuse: bool = Field(default=True, description="run linear stretches in one message")
+    task_events: bool = Field(
+        default=False, description="let workers tell Flower each task; costs speed"
+    )
+    lease_seconds: float = Field(15, gt=0, description="life of a running step's lease")
+    renew_seconds: float = Field(5, gt=0, description="how often a lease is renewed")
+    extra_queues: CommaList = Field(
+        (), description="comma list such as tool.erp, agent.opus, tool@eu beside the six"
+    )
+    task_hard_limit_seconds: int = Field(
+        21_600, ge=60, description="backstop: ends a pool child that outlives every step timeout"
+    )
+
+    @field_validator(
+        "allowed_hosts", "csrf_trusted_origins", "extra_apps", "extra_queues", mode="before"
+    )
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @field_validator("database_url")
+    @classmethod
+    def _is_postgresql(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        if urlsplit(value).scheme not in ("postgresql", "postgres"):
+            raise ValueError("must look like postgresql://user:password@host:5432/name")
+        if not conninfo_to_dict(value).get("dbname"):
+            raise ValueError("names no database: append /name")
+        return value
+
+    @field_validator("broker_url")
+    @classmethod
+    def _is_redis(cls, value: str | None) -> str | None:
+        if value is not None and urlsplit(value).scheme not in ("redis", "rediss"):
+            raise ValueError("must look like redis://:password@host:6379/0 (Valkey takes it too)")
+        return value
+
+    @field_validator("extra_apps")
+    @classmethod
+    def _are_modules(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        wrong = [name for name in value if not all(p.isidentifier() for p in name.split("."))]
+        if wrong:
+            raise ValueError(f"not dotted Python names: {', '.join(wrong)}")
+        return value
+
+    @field_validator("extra_queues")
+    @classmethod
+    def _belong_to_a_type(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        wrong = [name for name in value if queue_type(name) not in QUEUE_TYPES]
+        if wrong:
+            raise ValueError(
+                f"{', '.join(wrong)}: a queue is <type>.<name> or <type>@<region>,"
+                f" the type one of {', '.join(QUEUE_TYPES)}"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _lease_outlives_renewal(self) -> Self:
+        if self.renew_seconds * 2 > self.lease_seconds:
+            raise ValueError("RENEW_SECONDS must be at most half of LEASE_SECONDS")
+        return self
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """All queues of this installation, the six types first."""
+        return QUEUE_TYPES + self.extra_queues
+
+
+def queue_type(queue: str) -> str:
+    """The step type that a queue serves: ``tool`` for ``tool.erp`` and ``tool@eu``."""
+    return queue.split("@", 1)[0].split(".", 1)[0]
+
+
+@cache
+def environment() -> Environment:
+    """The process's environment; raises BadEnvironmentError naming every bad variable at once."""
+    try:
+        return Environment()
+    except ValidationError as error:
+        raise BadEnvironmentError(_explain(error)) from error
+
+
+def generated_secret(path: Path) -> str:
+    """The secret kept in ``path``, made on first use; the file is readable by its owner alone."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        draft = path.with_name(f"{path.name}.{os.getpid()}")
+        draft.touch(mode=0o600)
+        draft.write_text(secrets.token_urlsafe(48))
+        # Linked, not written in place: of two processes that start together one wins, whole.
+        with contextlib.suppress(FileExistsError):
+            path.hardlink_to(draft)
+        draft.unlink()
+    return path.read_text().strip()
+
+
+def _explain(error: ValidationError) -> str:
+    lines = []
+    for problem in error.errors():
+        name = str(problem["loc"][0]).upper() if problem["loc"] else "the environment"
+        lines.append(f"{name}: {problem['msg'].removeprefix('Value error, ')}")
+    return "Bad settings in the environment or .env:\n  " + "\n  ".join(lines)

@@ -1,0 +1,71 @@
+"""Which PostgreSQL and which broker this process talks to.
+
+The environment wins; else the stack that runs in this checkout; else the address where the stack
+would be, so that a command that needs it can say that nothing answers.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from psycopg.conninfo import conninfo_to_dict
+
+from config.env import Environment
+
+STATE_FILE = "stack.json"
+_CLIENT_KEYS = {"dbname": "NAME", "user": "USER", "password": "PASSWORD"} | {
+    "host": "HOST",
+    "port": "PORT",
+}
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Two URLs, and whether anybody said that a server listens there."""
+
+    database_url: str
+    broker_url: str
+    known: bool
+
+
+def find_servers(env: Environment) -> Servers:
+    """The servers of this process, by environment, running stack, or where it would be."""
+    running = read_state(env.data_dir)
+    database = env.database_url or running.get("database_url")
+    broker = env.broker_url or running.get("broker_url")
+    return Servers(
+        database_url=database or f"postgresql:///orchestrator?host={env.data_dir}/no-stack-runs",
+        broker_url=broker or "redis://127.0.0.1:6379/0",
+        known=bool(database and broker),
+    )
+
+
+def read_state(data_dir: Path) -> dict[str, Any]:
+    """What the running stack wrote about itself; empty when none has, or it is half written."""
+    try:
+        state = json.loads((data_dir / STATE_FILE).read_text())
+    except (FileNotFoundError, PermissionError, json.JSONDecodeError):
+        return {}
+    return state if isinstance(state, dict) else {}
+
+
+def django_database(url: str, *, pool: int = 0) -> dict[str, Any]:
+    """A DATABASES entry for a ``postgresql://`` URL (libpq's form, query options included).
+
+    Connections are kept and checked before reuse. With ``pool`` the process shares that many
+    between its threads, which is what a web process under ASGI needs (a thread lives one request).
+    """
+    parts = {k: v for k, v in conninfo_to_dict(url).items() if v is not None}
+    entry: dict[str, Any] = {"ENGINE": "django.db.backends.postgresql"}
+    entry |= {_CLIENT_KEYS[k]: str(v) for k, v in parts.items() if k in _CLIENT_KEYS}
+    options: dict[str, Any] = {k: v for k, v in parts.items() if k not in _CLIENT_KEYS}
+    if pool:
+        options["pool"] = {"min_size": 1, "max_size": pool, "timeout": 10}
+    return entry | {
+        "OPTIONS": options,
+        "CONN_MAX_AGE": 0 if pool else None,
+        "CONN_HEALTH_CHECKS": True,
+    }

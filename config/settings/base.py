@@ -1,0 +1,182 @@
+"""What every environment shares. Plain assignments; the environment is read in config.env."""
+
+from typing import Any
+
+from config.env import BASE_DIR, environment
+from config.servers import django_database, find_servers
+
+ENV = environment()
+SERVERS = find_servers(ENV)
+
+DEBUG = False
+ALLOWED_HOSTS = list(ENV.allowed_hosts)
+CSRF_TRUSTED_ORIGINS = list(ENV.csrf_trusted_origins)
+PUBLIC_URL = ENV.public_url or f"http://localhost:{ENV.web_port}"
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_standardized_errors",
+    "django_filters",
+    "django_celery_beat",
+    "orchestrator.apps.OrchestratorConfig",
+    "workflows_app.apps.WorkflowsConfig",
+    "workflows_app.gallery.apps.GalleryConfig",
+    "approvals_app.apps.ApprovalsConfig",
+    "config.apps.WiringConfig",
+    *ENV.extra_apps,
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+ROOT_URLCONF = "config.urls"
+ASGI_APPLICATION = "config.asgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "config" / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+DATABASES = {"default": django_database(SERVERS.database_url, pool=ENV.database_pool)}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+]
+
+LANGUAGE_CODE = "en-us"
+TIME_ZONE = "UTC"
+USE_TZ = True
+USE_I18N = True
+
+STATIC_URL = "static/"
+STATIC_ROOT = ENV.data_dir / "static"
+
+LOGGING: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "line": {"format": "%(asctime)s %(levelname)s %(processName)s %(name)s: %(message)s"},
+    },
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": ENV.log_level},
+    "loggers": {"django.server": {"level": "INFO"}},
+}
+
+# -- The engine: which parts it is made of, and its measures --------------------------------------
+ORCHESTRATOR: dict[str, Any] = {
+    "EXECUTORS": {
+        "tool": "orchestrator.executors.tool.ToolExecutor",
+        "agent": "orchestrator.executors.agent.AgentExecutor",
+        "router": "orchestrator.executors.router.RouterExecutor",
+        "sub_workflow": "orchestrator.executors.sub_workflow.SubWorkflowExecutor",
+        "wait": "orchestrator.executors.wait.WaitExecutor",
+        "human_gate": "approvals_app.executor.HumanGateExecutor",
+    },
+    "SUBSCRIBERS": {
+        "run.ended": ["approvals_app.requests.on_run_ended"],
+        "gate.closed": ["approvals_app.requests.on_gate_closed"],
+    },
+    "LEASE_SECONDS": ENV.lease_seconds,
+    "RENEW_SECONDS": ENV.renew_seconds,
+    "FUSE": ENV.orchestrator_fuse,
+    "QUEUES": ENV.queues,
+}
+
+# -- The API: the error shape, pagination and authentication are named here, used by both faces ----
+REST_FRAMEWORK: dict[str, Any] = {
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+}
+SPECTACULAR_SETTINGS: dict[str, Any] = {
+    "TITLE": "Durable workflow orchestrator",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+}
+
+# -- Celery: a carrier of wake-ups. Each line avoids a failure that was seen; see docs/adr ---------
+CELERY_BROKER_URL = SERVERS.broker_url
+# Only chord headers store a result; nothing reads one after an hour.
+CELERY_RESULT_BACKEND = SERVERS.broker_url
+CELERY_RESULT_EXPIRES = 3600
+CELERY_RESULT_CHORD_EXPIRES = 3600
+CELERY_TASK_IGNORE_RESULT = True
+# JSON only: whoever reaches the broker must not be able to run code (CVE-2021-23727 and kin).
+CELERY_TASK_SERIALIZER = CELERY_RESULT_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = CELERY_RESULT_ACCEPT_CONTENT = ["json"]
+# A stopped worker gives the wake-up back at once; a lost one is the lease's affair, with a cap.
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = False
+CELERY_TASK_ACKS_ON_FAILURE = CELERY_TASK_ACKS_ON_TIMEOUT = True
+# Events cost a third of the throughput: on in the demo for Flower, off where speed is measured.
+CELERY_TASK_SEND_SENT_EVENT = CELERY_WORKER_SEND_TASK_EVENTS = ENV.task_events
+CELERY_TASK_TRACK_STARTED = False
+# A frozen broker must not hold a publisher for long: the sweep publishes again.
+CELERY_TASK_PUBLISH_RETRY = True
+CELERY_TASK_PUBLISH_RETRY_POLICY = {
+    "max_retries": 1,
+    "interval_start": 0,
+    "interval_step": 0.2,
+    "interval_max": 0.5,
+}
+CELERY_TASK_CREATE_MISSING_QUEUES = False
+CELERY_TASK_DEFAULT_QUEUE = "engine"
+CELERY_TASK_TIME_LIMIT = ENV.task_hard_limit_seconds
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
+CELERY_BROKER_POOL_LIMIT = 10
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    # Longer than the longest hard limit, the same in every process (the shortest one wins).
+    "visibility_timeout": ENV.task_hard_limit_seconds + 600,
+    "unacked_restore_interval": 5,
+    "unacked_restore_throttle": 1,
+    # Half-open connections are found; longer than the transport's BRPOP of one second.
+    "socket_timeout": 3,
+    "socket_connect_timeout": 3,
+    "socket_keepalive": True,
+    "health_check_interval": 10,
+    # One key a queue in each BRPOP instead of four, and no queue starves another.
+    "priority_steps": [0],
+    "queue_order_strategy": "round_robin",
+    "global_keyprefix": "wf:",
+}
+CELERY_RESULT_BACKEND_TRANSPORT_OPTIONS = {"global_keyprefix": "wf:"}
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_MAX_TASKS_PER_CHILD = 1000
+CELERY_WORKER_MAX_MEMORY_PER_CHILD = 400_000
+CELERY_WORKER_SOFT_SHUTDOWN_TIMEOUT = 10
+CELERY_WORKER_ENABLE_SOFT_SHUTDOWN_ON_IDLE = False
+CELERY_WORKER_ETA_TASK_LIMIT = 100
+CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_TIMEZONE = "UTC"
+CELERY_ENABLE_UTC = True
+CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
+CELERY_BEAT_MAX_LOOP_INTERVAL = 5

@@ -1,0 +1,1 @@
+"""Ready-made workflows and the demo services that they call."""
