@@ -75,7 +75,7 @@ def _existing(location: Location, value: Any) -> Location:
         if not isinstance(value, dict | list):
             return location[:depth]
         try:
-            value = value[part]
+            value = value[part]  # type: ignore[index]
         except (KeyError, IndexError, TypeError):
             return location[: depth + 1]
     return location
