@@ -1,0 +1,62 @@
+"""What a tool receives as its first argument."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Protocol
+
+
+class ToolContext(Protocol):
+    """One call of a tool, seen from inside it. The engine fills it; tests may pass a stand-in."""
+
+    @property
+    def idempotency_key(self) -> str | None:
+        """The declared effect key, to be sent along with the call; None without ``effect``."""
+        ...
+
+    @property
+    def deadline(self) -> datetime:
+        """When this attempt is over (UTC, the database's clock). See also ``time_left``."""
+        ...
+
+    @property
+    def run_id(self) -> str:
+        """The run this call belongs to."""
+        ...
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt, from 1."""
+        ...
+
+    @property
+    def tenant(self) -> str:
+        """Whose run it is; an opaque name."""
+        ...
+
+    @property
+    def actor(self) -> str:
+        """Who started the run; an opaque name."""
+        ...
+
+    @property
+    def correlation_id(self) -> str:
+        """The caller's id for the whole affair; empty when none was given."""
+        ...
+
+    @property
+    def traceparent(self) -> str:
+        """The W3C trace context to pass on; empty when tracing is off."""
+        ...
+
+    def secret(self, name: str) -> str:
+        """The value of a secret; ``Permanent`` when it is not set."""
+        ...
+
+    def heartbeat(self) -> None:
+        """Say that the work goes on; raises when the step was taken away from this worker."""
+        ...
+
+    def time_left(self) -> float:
+        """Seconds until the deadline, never negative; measured on a monotonic clock."""
+        ...
