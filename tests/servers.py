@@ -49,11 +49,11 @@ def _start_what_is_missing() -> None:
     durable = os.environ.get("TEST_DURABLE") == "1"
     if "DATABASE_URL" not in os.environ:
         base = embedded.cluster(folder, durable=durable)
-        base.wait_ready(embedded.start(base, _running))
+        embedded.wait_ready(base, embedded.start(base, _running))
         os.environ["DATABASE_URL"] = base.url
     if "BROKER_URL" not in os.environ:
         broker = embedded.broker(folder, durable=durable)
-        broker.wait_ready(embedded.start(broker, _running))
+        embedded.wait_ready(broker, embedded.start(broker, _running))
         os.environ["BROKER_URL"] = broker.url
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from config.embedded.account import Account, AccountError, choose_account, reaches
 from config.embedded.binaries import PostgresPrograms, find_postgres, find_valkey
 from config.embedded.postgres import Cluster, short_name, socket_folder
-from config.embedded.process import Child, ServerError
+from config.embedded.process import Child, Server, ServerError, wait_ready
 from config.embedded.valkey import Broker, copy_program
 
 __all__ = [
@@ -24,12 +24,14 @@ __all__ = [
     "Broker",
     "Child",
     "Cluster",
+    "Server",
     "ServerError",
     "Urls",
     "broker",
     "cluster",
     "servers",
     "start",
+    "wait_ready",
 ]
 
 
@@ -55,12 +57,12 @@ def servers(data_dir: Path, *, durable: bool = True) -> Iterator[Urls]:
     with ExitStack() as running:
         postgres = start(base, running)
         valkey = start(wake, running)
-        base.wait_ready(postgres)
-        wake.wait_ready(valkey)
+        wait_ready(base, postgres)
+        wait_ready(wake, valkey)
         yield Urls(base.url, wake.url, postgres, valkey)
 
 
-def start(server: Cluster | Broker, running: ExitStack) -> Child:
+def start(server: Server, running: ExitStack) -> Child:
     """Prepare and start one server; ``running`` stops it. It may not answer yet."""
     server.prepare()
     child = server.server()

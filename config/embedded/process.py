@@ -7,9 +7,11 @@ import os
 import select
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from config.embedded.account import Account
 from config.lifeline import die_with_parent
@@ -82,10 +84,6 @@ class Child:
             select.select([self.pidfd], [], [], seconds)
         return self.process.poll() is not None
 
-    def request_stop(self) -> None:
-        """Send the first stop signal and return."""
-        self.signal(self.stop_signals[0][0])
-
     def signal(self, sig: signal.Signals) -> None:
         """Send a signal to the child alone; nothing if it has ended."""
         if self.process is not None:
@@ -93,11 +91,7 @@ class Child:
 
     def stop(self) -> None:
         """End the child and whatever is left of its session; returns when all are gone."""
-        for sig, seconds in self.stop_signals:
-            if self.alive:
-                self.signal(sig)
-                self.wait(seconds)
-        self.kill()
+        stop_together([self])
 
     def kill(self) -> None:
         """SIGKILL the whole session and reap the child."""
@@ -120,6 +114,31 @@ class Child:
         return lines[-1].strip() if lines else ""
 
 
+class Server(Protocol):
+    """What the embedded servers have in common."""
+
+    @property
+    def data(self) -> Path:
+        """The folder that it keeps its data in."""
+
+    @property
+    def url(self) -> str:
+        """Where clients find it."""
+
+    def prepare(self) -> None:
+        """Make what the start needs; ServerError when what is there cannot be used."""
+
+    def server(self) -> Child:
+        """A child for it, not started."""
+
+    def answers(self) -> bool:
+        """Ask it once; False while it does not serve yet."""
+
+
+def _nothing() -> None:
+    pass
+
+
 def run(child: Child, seconds: float) -> int:
     """Run a child to its end and return its exit status; ServerError when it takes too long."""
     child.start()
@@ -130,6 +149,42 @@ def run(child: Child, seconds: float) -> int:
         return child.process.returncode
     finally:
         child.kill()
+
+
+def stop_together(children: Sequence[Child]) -> None:
+    """End several children at the same time, each by its own signals; returns when all are gone."""
+    stages = max((len(child.stop_signals) for child in children), default=0)
+    for stage in range(stages):
+        asked_at = time.monotonic()
+        alive = [c for c in children if c.alive and stage < len(c.stop_signals)]
+        for child in alive:
+            child.signal(child.stop_signals[stage][0])
+        for child in alive:
+            child.wait(max(0.0, asked_at + child.stop_signals[stage][1] - time.monotonic()))
+    for child in children:
+        child.kill()
+
+
+def wait_ready(
+    server: Server, child: Child, *, seconds: float = 60.0, meanwhile: Callable[[], None] = _nothing
+) -> None:
+    """Return when the server answers; ServerError with the reason when it will not.
+
+    ``meanwhile`` is called between the attempts and may raise to end the wait.
+    """
+    until = time.monotonic() + seconds
+    while not child.wait(0.02):
+        meanwhile()
+        if server.answers():
+            return
+        if time.monotonic() > until:
+            raise ServerError(
+                f"{child.name} does not answer after {seconds:.0f} s; see {child.log}."
+            )
+    raise ServerError(
+        f"{child.name} does not start on {server.data}: {child.last_words() or 'it says nothing'}"
+        f" (the whole log is {child.log})."
+    )
 
 
 def wait_for_end(pid: int, seconds: float) -> bool:
