@@ -10,7 +10,7 @@ import signal
 from typing import Any
 
 from celery import Celery
-from celery.signals import beat_init, task_prerun, worker_process_init, worker_ready
+from celery.signals import beat_init, task_prerun, worker_init, worker_process_init, worker_ready
 from django.conf import settings
 from django.db import connections
 from kombu import Queue
@@ -36,10 +36,15 @@ def _check_connections(**_: Any) -> None:
         connection.close_if_unusable_or_obsolete()
 
 
+@worker_init.connect
+def _remember_the_worker(**_: Any) -> None:
+    os.environ["WORKER_PID"] = str(os.getpid())
+
+
 @worker_process_init.connect
 def _die_with_the_worker(**_: Any) -> None:
     """A pool child whose worker was killed holds nothing that a lease does not free: end it."""
-    die_with_parent(signal.SIGKILL)
+    die_with_parent(signal.SIGKILL, parent=int(os.environ["WORKER_PID"]))
 
 
 @worker_ready.connect

@@ -44,12 +44,26 @@ def find_servers(env: Environment) -> Servers:
 
 
 def read_state(data_dir: Path) -> dict[str, Any]:
-    """What the running stack wrote about itself; empty when none has, or it is half written."""
+    """What the running stack wrote about itself; empty when none runs."""
     try:
         state = json.loads((data_dir / STATE_FILE).read_text())
     except (FileNotFoundError, PermissionError, json.JSONDecodeError):
         return {}
-    return state if isinstance(state, dict) else {}
+    if not isinstance(state, dict) or started_at(state.get("pid", 0)) != state.get("pid_started"):
+        return {}
+    return state
+
+
+def started_at(pid: int) -> str:
+    """When a process was started, in the kernel's ticks; empty if there is none of that id.
+
+    Together with the id it names a process for good: ids are used again, instants are not.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return fields[19]
 
 
 def django_database(url: str, *, pool: int = 0) -> dict[str, Any]:

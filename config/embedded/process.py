@@ -37,6 +37,7 @@ class Child:
     account: Account = field(default_factory=Account)
     death_signal: signal.Signals = signal.SIGKILL
     stop_signals: Sequence[tuple[signal.Signals, float]] = ((signal.SIGTERM, 10.0),)
+    cwd: Path = Path("/")
     process: subprocess.Popen[bytes] | None = field(default=None, init=False)
     pidfd: int = field(default=-1, init=False)
     log_start: int = field(default=0, init=False)
@@ -58,13 +59,14 @@ class Child:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     env=None if self.env is None else dict(self.env),
-                    cwd="/" if self.account.uid is not None else None,
+                    cwd=self.cwd,
                     start_new_session=True,
                     preexec_fn=before_exec,
                 )
             except (OSError, subprocess.SubprocessError) as error:
                 raise ServerError(f"{self.name}: cannot run {self.argv[0]}: {error}.") from error
-        self.pidfd = os.pidfd_open(self.process.pid)
+        with contextlib.suppress(OSError):  # some sandboxes have no pidfd; wait() copes
+            self.pidfd = os.pidfd_open(self.process.pid)
 
     @property
     def pid(self) -> int:
@@ -82,6 +84,9 @@ class Child:
             return True
         if self.pidfd >= 0:
             select.select([self.pidfd], [], [], seconds)
+        else:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(seconds)
         return self.process.poll() is not None
 
     def signal(self, sig: signal.Signals) -> None:

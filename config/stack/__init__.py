@@ -1,0 +1,1 @@
+"""The whole product as one supervised group of processes on one machine."""
