@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from heapq import heapify, heappop, heappush
 
 
@@ -57,19 +58,11 @@ class Graph:
         """All keys that lead to ``key``, itself left out (unless it is on a cycle)."""
         return _closure(self.before[key], self.before)
 
-    def all_ancestors(self) -> dict[str, frozenset[str]]:
-        """The ancestors of every key at once; keys on or behind a cycle are computed singly."""
-        position = {key: 1 << index for index, key in enumerate(self.keys)}
-        masks: dict[str, int] = {}
-        for key in self.order():
-            mask = 0
-            for source in self.before[key]:
-                mask |= masks[source] | position[source]
-            masks[key] = mask
-        return {
-            key: self._unmasked(masks[key]) if key in masks else self.ancestors(key)
-            for key in self.keys
-        }
+    def leads_to(self, source: str, target: str) -> bool:
+        """Whether ``target`` comes behind ``source``; cheap to ask for every pair."""
+        if target in self._masks:
+            return bool(self._masks[target] & self._bits[source])
+        return source in self.ancestors(target)
 
     def ranks(self) -> dict[str, int]:
         """The longest remaining path from each key, in keys, itself included; 0 on a cycle."""
@@ -82,13 +75,19 @@ class Graph:
         """The keys that need nothing."""
         return tuple(key for key in self.keys if not self.before[key])
 
-    def _unmasked(self, mask: int) -> frozenset[str]:
-        found = []
-        while mask:
-            low = mask & -mask
-            found.append(self.keys[low.bit_length() - 1])
-            mask ^= low
-        return frozenset(found)
+    @cached_property
+    def _bits(self) -> dict[str, int]:
+        return {key: 1 << index for index, key in enumerate(self.keys)}
+
+    @cached_property
+    def _masks(self) -> dict[str, int]:
+        """The ancestors of each key as a set of bits; keys on or behind a cycle have none."""
+        masks: dict[str, int] = {}
+        for key in self.order():
+            masks[key] = 0
+            for source in self.before[key]:
+                masks[key] |= masks[source] | self._bits[source]
+        return masks
 
     def _knots(self) -> list[list[str]]:
         """The groups of keys that lead to one another: what peeling from both ends leaves."""
@@ -117,6 +116,11 @@ class Graph:
                     came_from[target] = key
                     queue.append(target)
         return tuple(knot)
+
+
+def longest_remaining(keys: Iterable[str], arrows: Iterable[tuple[str, str]]) -> dict[str, int]:
+    """The rank of each step: the longest path from it to an end, in steps, itself included."""
+    return Graph(keys, arrows).ranks()
 
 
 def _way_back(came_from: Mapping[str, str], first: str, last: str) -> tuple[str, ...]:

@@ -89,7 +89,9 @@ class AgentStep(StepBase):
     type: Literal["agent"]
     model: Annotated[Text, Field(description="Alias, or provider:model.")]
     system: Template | None = None
-    prompt: Template
+    prompt: Annotated[
+        Template | None, Field(description="Not given: the step's input is the question.")
+    ] = None
     tools: Annotated[
         tuple[Text, ...], Field(strict=False, description="The tools that it may call.")
     ] = ()
