@@ -1,4 +1,4 @@
-"""Expressions of documents: bare CEL (``programs``), and JSON with ``${{ CEL }}`` (``templates``)."""
+"""Expressions of documents: bare CEL (`programs`) and JSON with ``${{ CEL }}`` (`templates`)."""
 
 from __future__ import annotations
 
