@@ -66,6 +66,7 @@ def start(server: Server, running: ExitStack) -> Child:
     """Prepare and start one server; ``running`` stops it. It may not answer yet."""
     server.prepare()
     child = server.server()
+    running.callback(server.tidy)
     running.callback(child.stop)
     child.start()
     return child

@@ -9,21 +9,29 @@ from pathlib import Path
 
 from config.embedded import ServerError, servers
 
+STOP = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+
 
 def main() -> None:
     """Print the two URLs as shell exports and hold the servers until a signal."""
-    stop = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-    with tempfile.TemporaryDirectory(prefix="orchestrator-") as scratch:
-        folder = Path(sys.argv[1] if len(sys.argv) > 1 else scratch)
-        signal.pthread_sigmask(signal.SIG_BLOCK, stop)
-        try:
-            with servers(folder) as running:
-                sys.stdout.write(f"export DATABASE_URL='{running.database_url}'\n")
-                sys.stdout.write(f"export BROKER_URL='{running.broker_url}'\n")
-                sys.stdout.flush()
-                signal.sigwait(stop)
-        except ServerError as error:
-            sys.exit(str(error))
+    # Blocked before any child is made, so that none of them can be missed.
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP)
+    try:
+        if len(sys.argv) > 1:
+            _serve(Path(sys.argv[1]))
+        else:
+            with tempfile.TemporaryDirectory(prefix="orchestrator-") as scratch:
+                _serve(Path(scratch))
+    except ServerError as error:
+        sys.exit(str(error))
+
+
+def _serve(folder: Path) -> None:
+    with servers(folder) as running:
+        sys.stdout.write(f"export DATABASE_URL='{running.database_url}'\n")
+        sys.stdout.write(f"export BROKER_URL='{running.broker_url}'\n")
+        sys.stdout.flush()
+        signal.sigwait(STOP)
 
 
 if __name__ == "__main__":

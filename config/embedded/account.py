@@ -108,9 +108,13 @@ def _may_change(account: Account) -> bool:
 
 
 def _succeeds(account: Account, argv: list[str], folder: Path) -> bool:
+    def step_down_and_enter() -> None:
+        account.become()
+        os.chdir(folder)
+
     try:
         done = subprocess.run(  # noqa: S603 - our own argument list, no shell
-            argv, preexec_fn=account.become, cwd=folder, capture_output=True, check=False
+            argv, preexec_fn=step_down_and_enter, capture_output=True, check=False
         )
     except (OSError, subprocess.SubprocessError):
         return False

@@ -66,6 +66,11 @@ class Cluster:
             return False
         return True
 
+    def tidy(self) -> None:
+        """Remove the socket folder if it had to lie elsewhere; its data stay."""
+        if self.socket.parent != self.data.parent:
+            shutil.rmtree(self.socket, ignore_errors=True)
+
     def _options(self) -> list[str]:
         settings = {
             "listen_addresses": "",

@@ -47,6 +47,7 @@ class Child:
         parent = os.getpid()
 
         def before_exec() -> None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, [])
             self.account.become()
             die_with_parent(self.death_signal, parent=parent)
 
@@ -138,6 +139,9 @@ class Server(Protocol):
 
     def answers(self) -> bool:
         """Ask it once; False while it does not serve yet."""
+
+    def tidy(self) -> None:
+        """After its end: remove what it needed outside the data folder."""
 
 
 def _nothing() -> None:

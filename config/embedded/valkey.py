@@ -69,6 +69,9 @@ class Broker:
             except redis.RedisError:
                 return False
 
+    def tidy(self) -> None:
+        """Nothing of it lies outside the data folder."""
+
     @property
     def _config(self) -> Path:
         return self.data / "valkey.conf"

@@ -262,7 +262,11 @@ class Supervisor:
         state.remove(self._data_dir)
         self._stop_guest()
         stop_together([r.child for r in self._running if r.server is None])
-        stop_together([r.child for r in self._running if r.server is not None])
+        servers = [r for r in self._running if r.server is not None]
+        stop_together([r.child for r in servers])
+        for running in servers:
+            assert running.server is not None
+            running.server.tidy()
         if self._running:
             self._voice.say("Stopped; nothing runs any more.")
 
