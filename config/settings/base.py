@@ -110,6 +110,9 @@ ORCHESTRATOR: dict[str, Any] = {
     "QUEUES": ENV.queues,
 }
 
+# -- The gate: the console's users and their roles come from the desk ------------------------------
+GATE_PERSON_ROLES = "config.people.roles_of"
+
 # -- The API: the error shape, pagination and authentication are named here, used by both faces ----
 REST_FRAMEWORK: dict[str, Any] = {
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
