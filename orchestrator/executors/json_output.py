@@ -6,10 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.adapters.json_schema import BadSchema, schema_problems
 from orchestrator.core.errors import ErrorClass, StepError
+from orchestrator.core.schemas import SchemaError, compile_schema
 
 MAX_DEPTH = 64
+MAX_PROBLEMS = 20
 _LOWEST, _HIGHEST = -(2**63), 2**64 - 1
 
 
@@ -31,17 +32,24 @@ def output_error(output: Any, schema: Mapping[str, Any] | None) -> StepError | N
     if schema is None:
         return None
     try:
-        problems = schema_problems(schema, output)
-    except BadSchema as error:
-        message = f"output_schema is not a valid JSON Schema: {error}"
+        problems = compile_schema(schema).check(output)
+    except SchemaError as error:
+        message = f"output_schema{error.pointer}: {error.message}"
         return StepError(error_class=ErrorClass.SCHEMA_ERROR, message=message)
     if not problems:
         return None
-    first = problems[0]
     return StepError(
         error_class=ErrorClass.SCHEMA_ERROR,
-        message=f"output does not fit output_schema: {first['pointer'] or '/'}: {first['detail']}",
-        details={"problems": problems},
+        message=(
+            "output does not fit output_schema: "
+            f"{problems[0].pointer or '/'}: {problems[0].message}"
+        ),
+        details={
+            "problems": [
+                {"pointer": each.pointer, "detail": each.message}
+                for each in problems[:MAX_PROBLEMS]
+            ]
+        },
     )
 
 

@@ -16,10 +16,10 @@ from typing import Any
 from django.conf import settings
 from django.utils.module_loading import import_string
 
-from orchestrator.adapters.json_schema import BadSchema, schema_problems
 from orchestrator.adapters.llm.base import Completion, ModelError, ModelRequest
 from orchestrator.adapters.llm.smallest import smallest_instance
 from orchestrator.core.errors import ErrorClass
+from orchestrator.core.schemas import SchemaError, compile_schema
 
 MICROUSD_PER_WORD_IN = 3
 MICROUSD_PER_WORD_OUT = 15
@@ -72,14 +72,13 @@ def _first_choice(request: ModelRequest) -> str:
 def _fitting(request: ModelRequest) -> Any:
     schema = request.output_schema or {}
     try:
-        for candidate in _objects(request.prompt):
-            if not schema_problems(schema, candidate):
-                return candidate
-    except BadSchema as error:
+        compiled = compile_schema(schema)
+    except SchemaError as error:
         raise ModelError(
-            f"the output schema is not valid: {error}", error_class=ErrorClass.PERMANENT
+            f"output_schema: {error.pointer}: {error.message}", error_class=ErrorClass.PERMANENT
         ) from error
-    return smallest_instance(schema)
+    fitting = (each for each in _objects(request.prompt) if compiled.accepts(each))
+    return next(fitting, None) or smallest_instance(schema)
 
 
 def _objects(text: str) -> Iterator[Any]:
