@@ -117,6 +117,17 @@ def tokens(text: str, start: int = 0) -> Iterator[Token]:
         start = match.end()
 
 
+def shown_path(path: Path) -> str:
+    """``("steps", "a", "output", 0)`` as ``steps.a.output[0]``."""
+    text = str(path[0])
+    for part in path[1:]:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{part}" if part.isidentifier() else f'["{part}"]'
+    return text
+
+
 def survey(text: str) -> Survey:
     """Names, paths and macros of a text that parses; ``ExpressionError`` when out of bounds."""
     found = list(tokens(text))

@@ -57,6 +57,11 @@ class Program:
     def __repr__(self) -> str:
         return f"Program({self.text!r})"
 
+    @property
+    def is_path(self) -> bool:
+        """Whether it is nothing but a path without list positions, the only one of ``paths``."""
+        return self._survey.only_path is not None and self._survey.only_path == self.paths[0]
+
     def evaluate(self, scope: Mapping[str, Any]) -> Any:
         """The value as plain JSON. ``scope`` maps the visible names to JSON (or lazy mappings).
 

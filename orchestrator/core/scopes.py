@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.core.cel_text import Path
+from orchestrator.core.cel_text import Path, shown_path
 
 _INT_MIN = -(2**63)
 _UINT_MAX = 2**64 - 1
@@ -17,17 +17,6 @@ class Missing(LookupError):
     def __init__(self, words: str, key: str | int) -> None:
         super().__init__(words)
         self.key = key
-
-
-def shown_path(path: Path) -> str:
-    """``("steps", "a", "output", 0)`` as ``steps.a.output[0]``."""
-    text = str(path[0])
-    for part in path[1:]:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        else:
-            text += f".{part}" if part.isidentifier() else f'["{part}"]'
-    return text
 
 
 def reach(scope: Mapping[str, Any], path: Path) -> Any:

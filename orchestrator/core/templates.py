@@ -20,13 +20,17 @@ _Render = Callable[[Mapping[str, Any]], Any]
 class Template:
     """A compiled template. ``programs`` are its expressions, in the order of the texts.
 
-    ``references`` (step keys), ``names`` and ``paths`` are those of all expressions together.
+    ``references`` (step keys), ``names`` and ``paths`` are those of all expressions together;
+    ``is_single`` when the whole is one ``${{ }}``, so that it keeps the value's type.
     """
 
-    __slots__ = ("_render", "names", "paths", "programs", "references")
+    __slots__ = ("_render", "is_single", "names", "paths", "programs", "references")
 
-    def __init__(self, render: _Render, programs: tuple[Program, ...]) -> None:
+    def __init__(
+        self, render: _Render, programs: tuple[Program, ...], *, is_single: bool = False
+    ) -> None:
         self._render = render
+        self.is_single = is_single
         self.programs = programs
         self.references = frozenset[str]().union(*(program.references for program in programs))
         self.names = frozenset[str]().union(*(program.names for program in programs))
@@ -55,7 +59,9 @@ def compile_template(value: Any, *, names: Iterable[str] | None = VISIBLE_NAMES)
     """
     allowed = None if names is None else frozenset(names)
     programs: list[Program] = []
-    return Template(_compile(value, allowed, programs), tuple(programs))
+    render = _compile(value, allowed, programs)
+    is_single = len(programs) == 1 and render == programs[0].evaluate
+    return Template(render, tuple(programs), is_single=is_single)
 
 
 def template_texts(value: Any, pointer: str = "") -> Iterator[tuple[str, str]]:

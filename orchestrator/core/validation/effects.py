@@ -1,0 +1,83 @@
+"""Effects, money, what cannot be undone, and budgets."""
+
+from __future__ import annotations
+
+from orchestrator.core.durations import format_money
+from orchestrator.core.policies import Compensate, Effect
+from orchestrator.core.step_kinds import AnyStep, HumanGateStep, ToolStep
+from orchestrator.core.validation.kinds import Path, check_tool_name
+from orchestrator.core.validation.review import Review
+
+
+def check_effects(review: Review) -> None:
+    """Keys where they are required, care where money moves, gates that may not approve alone."""
+    for key, step in review.steps.items():
+        path = ("steps", key)
+        if isinstance(step, ToolStep):
+            _check_required(review, path, step.tool, step.effect)
+        if step.effect is not None:
+            risky = step.effect.money or step.irreversible
+            _check_doubt(review, (*path, "effect"), step.effect, risky=risky)
+        if step.compensate is not None:
+            _check_compensate(review, (*path, "compensate"), step.compensate)
+        if isinstance(step, HumanGateStep) and step.on_timeout == "approve":
+            _check_silent_approval(review, key)
+    _check_budget(review)
+
+
+def _check_required(review: Review, path: Path, tool: str, effect: Effect | None) -> None:
+    facts = review.catalogue.tool(tool)
+    if facts is not None and facts.effect == "required" and effect is None:
+        review.error(
+            "effect_without_key",
+            (*path, "effect"),
+            f'{tool} acts on the outside world: add effect: {{key: "…:${{{{ input.… }}}}"}}.',
+        )
+
+
+def _check_doubt(review: Review, path: Path, effect: Effect, *, risky: bool) -> None:
+    if risky and effect.on_doubt != "review":
+        review.error(
+            "unsafe_on_doubt",
+            (*path, "on_doubt"),
+            f"{effect.on_doubt} could move money or do what cannot be undone twice, or not at "
+            "all: use review.",
+        )
+
+
+def _check_compensate(review: Review, path: Path, block: Compensate) -> None:
+    check_tool_name(review, (*path, "tool"), block.tool)
+    _check_required(review, path, block.tool, block.effect)
+    if block.effect is not None:
+        _check_doubt(review, (*path, "effect"), block.effect, risky=block.effect.money)
+
+
+def _check_silent_approval(review: Review, key: str) -> None:
+    behind = sorted(
+        other for other in review.graph.reachable([key]) - {key} if _is_grave(review.steps[other])
+    )
+    if behind:
+        review.error(
+            "approve_without_person",
+            ("steps", key, "on_timeout"),
+            f"{', '.join(behind[:5])} can follow, which moves money or cannot be undone: use "
+            "reject or escalate.",
+        )
+
+
+def _is_grave(step: AnyStep) -> bool:
+    return step.irreversible or (step.effect is not None and step.effect.money)
+
+
+def _check_budget(review: Review) -> None:
+    budget = review.document.budget
+    if budget is None or budget.cost_usd is None:
+        return
+    for key, step in review.steps.items():
+        if step.cost_limit_usd is not None and step.cost_limit_usd > budget.cost_usd:
+            review.error(
+                "budget_too_small",
+                ("budget", "cost_usd"),
+                f"the run may cost {format_money(budget.cost_usd)} USD, but {key} alone "
+                f"{format_money(step.cost_limit_usd)}: raise the budget or lower the limit.",
+            )
