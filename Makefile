@@ -58,7 +58,7 @@ install-dev: install ## the same with what checks and tests need
 define pinned
 if ! cmp -s $(1) $(VENV)/.$(1); then
   echo "Installing $(1) …"
-  $(PY) -m pip install -q --require-hashes -r $(1)
+  $(PY) -m pip install -qq --require-hashes -r $(1)
   cp $(1) $(VENV)/.$(1)
 fi
 endef
