@@ -44,6 +44,11 @@ class ToolSpec:
         return self.signature.parameters
 
     @property
+    def reconciles(self) -> bool:
+        """Whether it can look up what became of an effect."""
+        return self.reconcile is not None
+
+    @property
     def doc(self) -> str:
         """The function's docstring, or an empty string."""
         return inspect.getdoc(self.function) or ""

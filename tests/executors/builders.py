@@ -21,17 +21,20 @@ def step_context(
     attempt: int = 1,
     timeout_s: float = 30,
     heartbeat: Callable[[], None] = lambda: None,
+    tenant: str = "acme",
+    workflow: str = "order_payment",
+    step_key: str = "charge",
 ) -> StepContext:
     names = {"input": {}, "steps": {}, **(scope or {})}
     return StepContext(
         run_id="0190-run",
-        tenant="acme",
-        workflow="order_payment",
+        tenant=tenant,
+        workflow=workflow,
         version=3,
         actor="token:shop",
         correlation_id="case-7",
         traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-        step_key="charge",
+        step_key=step_key,
         item_scope="",
         attempt=attempt,
         fence=1,

@@ -1,0 +1,42 @@
+"""Which workflows the gallery holds, and an input that each of them runs with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+_FOLDER = Path(__file__).parent
+
+_SAMPLES: dict[str, dict[str, Any]] = {
+    "customer_support": {
+        "ticket_id": "T-20417",
+        "customer_email": "maria.keller@example.com",
+        "customer_name": "Maria Keller",
+        "subject": "Charged twice for my annual plan",
+        "message": (
+            "Hello, my card statement shows two payments of 49.00 EUR on the same day for one "
+            "annual plan (invoice INV-8841). I only ordered once. Please refund the second "
+            "payment soon, I am quite upset. Regards, Maria Keller"
+        ),
+    },
+    "order_payment": {
+        "order_id": "A-1001",
+        "amount_cents": 4900,
+        "customer_email": "maria.keller@example.com",
+    },
+    "order_approval": {
+        "order_id": "A-1002",
+        "amount_cents": 125000,
+        "customer_email": "maria.keller@example.com",
+    },
+}
+
+
+def files() -> list[Path]:
+    """The documents to publish, by name; each file is called like its workflow."""
+    return sorted(_FOLDER.glob("*.yaml"))
+
+
+def sample_input(workflow: str) -> dict[str, Any]:
+    """A fresh copy of an input for the workflow; KeyError when the gallery has none."""
+    return dict(_SAMPLES[workflow])
