@@ -1,1 +1,8 @@
-"""The tools in the box, one file a kind of thing; each bounded in time and size."""
+"""The tools in the box, one file a kind of thing; each bounded in time and size.
+
+Importing the package registers them, so that the search for every app's ``tools`` finds them too.
+"""
+
+from orchestrator.tools import files, http, mail, transform
+
+__all__ = ["files", "http", "mail", "transform"]
