@@ -56,6 +56,9 @@ class Environment(BaseSettings):
         None, description="address in links to people; not set: http://localhost:WEB_PORT"
     )
     extra_apps: CommaList = Field((), description="comma list of further Django apps with tools")
+    http_allow_private: CommaList = Field(
+        (), description="comma list of host or host:port inside the house that tools may call"
+    )
     log_level: str = Field("INFO", pattern="^(DEBUG|INFO|WARNING|ERROR|CRITICAL)$")
 
     web_host: str = Field("127.0.0.1", description="where the stack's web server listens")
@@ -76,7 +79,12 @@ class Environment(BaseSettings):
     )
 
     @field_validator(
-        "allowed_hosts", "csrf_trusted_origins", "extra_apps", "extra_queues", mode="before"
+        "allowed_hosts",
+        "csrf_trusted_origins",
+        "extra_apps",
+        "extra_queues",
+        "http_allow_private",
+        mode="before",
     )
     @classmethod
     def _split(cls, value: Any) -> Any:

@@ -108,6 +108,10 @@ ORCHESTRATOR: dict[str, Any] = {
     "RENEW_SECONDS": ENV.renew_seconds,
     "FUSE": ENV.orchestrator_fuse,
     "QUEUES": ENV.queues,
+    "MODELS": {"fast": "offline:demo", "deep": "offline:demo"},
+    "OFFLINE_DEMO": "workflows_app.gallery.offline.answer",
+    "FILES_ROOT": ENV.data_dir / "files",
+    "HTTP_ALLOW_PRIVATE": ENV.http_allow_private,
 }
 
 # -- The gate: the console's users and their roles come from the desk ------------------------------
