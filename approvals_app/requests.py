@@ -74,22 +74,22 @@ def open_request(new: NewRequest) -> bool:
     return held
 
 
-def on_gate_closed(run_id: str, payload: Mapping[str, Any]) -> None:
+def on_gate_closed(run_id: UUID, payload: Mapping[str, Any]) -> None:
     """A gate's wait is over: close its request accordingly. Safe to repeat.
 
     ``payload``: ``{step, scope, attempt, reason}``, the reason one of ``timeout``, ``cancelled``,
     ``decided``. After a decision the row is closed already, by the person's own transaction.
     """
     state, by = _CLOSED_FOR[payload["reason"]]
-    gate = Request.objects.of_step(UUID(run_id), key=payload["step"], scope=payload["scope"])
+    gate = Request.objects.of_step(run_id, key=payload["step"], scope=payload["scope"])
     if gate.filter(attempt=payload["attempt"]).close(state, by=by):
         logger.info("approval of %s in run %s: %s", payload["step"], run_id, state)
 
 
-def on_run_ended(run_id: str, payload: Mapping[str, Any]) -> None:
+def on_run_ended(run_id: UUID, payload: Mapping[str, Any]) -> None:
     """A run is over: nobody needs to decide anything in it any more. Safe to repeat."""
     del payload
-    Request.objects.filter(run_id=UUID(run_id)).close(RequestState.CANCELLED, by=SYSTEM_RUN)
+    Request.objects.filter(run_id=run_id).close(RequestState.CANCELLED, by=SYSTEM_RUN)
 
 
 def _close_older_rounds(new: NewRequest) -> None:

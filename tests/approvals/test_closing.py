@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 
 def tell(request: Request, reason: str, *, attempt: int = 1) -> None:
     payload = {"step": "approve", "scope": "", "attempt": attempt, "reason": reason}
-    on_gate_closed(str(request.run_id), payload)
+    on_gate_closed(request.run_id, payload)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_news_of_an_older_round_leaves_the_present_one_open() -> None:
     HumanGateExecutor().execute(a_context(claimed_again(step)))
 
     on_gate_closed(
-        str(step.run_id), {"step": "approve", "scope": "", "attempt": 1, "reason": "cancelled"}
+        step.run_id, {"step": "approve", "scope": "", "attempt": 1, "reason": "cancelled"}
     )
 
     assert requests_of(step.run_id) == [(1, "cancelled"), (2, "open")]
@@ -54,8 +54,8 @@ def test_news_of_an_older_round_leaves_the_present_one_open() -> None:
 def test_the_end_of_a_run_closes_what_it_still_asked_and_nothing_else() -> None:
     mine, other = ask(), ask()
 
-    on_run_ended(str(mine.run_id), {"state": "cancelled"})
-    on_run_ended(str(mine.run_id), {"state": "cancelled"})
+    on_run_ended(mine.run_id, {"state": "cancelled"})
+    on_run_ended(mine.run_id, {"state": "cancelled"})
 
     assert requests_of(mine.run_id) == [(1, "cancelled")]
     assert requests_of(other.run_id) == [(1, "open")]
@@ -65,12 +65,12 @@ def test_the_end_of_a_run_changes_no_recorded_expiry() -> None:
     request = ask()
     tell(request, "timeout")
 
-    on_run_ended(str(request.run_id), {"state": "failed"})
+    on_run_ended(request.run_id, {"state": "failed"})
 
     assert requests_of(request.run_id) == [(1, "expired")]
 
 
 def test_a_run_without_gates_ends_quietly() -> None:
-    on_run_ended(str(uuid4()), {"state": "completed"})
+    on_run_ended(uuid4(), {"state": "completed"})
 
     assert not Request.objects.exists()

@@ -103,7 +103,7 @@ def test_another_tenants_approval_does_not_exist() -> None:
 def test_a_closed_gate_refuses_and_names_its_state(reason: str) -> None:
     request = ask()
     payload = {"step": "approve", "scope": "", "attempt": 1, "reason": reason}
-    on_gate_closed(str(request.run_id), payload)
+    on_gate_closed(request.run_id, payload)
 
     with pytest.raises(StateConflict) as refusal:
         say(request, ANN)
