@@ -14,14 +14,6 @@ from workflows_app.gallery import files, sample_input
 from workflows_app.gallery.offline import answer
 
 
-@pytest.fixture(autouse=True)
-def demo_script(settings):
-    settings.ORCHESTRATOR = {
-        **settings.ORCHESTRATOR,
-        "OFFLINE_DEMO": "workflows_app.gallery.offline.answer",
-    }
-
-
 def ask(step, given, **outputs):
     (path,) = (path for path in files() if path.stem == "customer_support")
     config = load_yaml(path.read_bytes()).value["steps"][step]
