@@ -7,7 +7,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 from pydantic.functional_validators import PlainValidator
 from pydantic_core import PydanticCustomError
 
@@ -18,6 +18,12 @@ _ISO = re.compile(
     r"(?:(?P<seconds>[0-9]{1,10}(?:\.[0-9]{1,6})?)S)?)?",
     re.ASCII,
 )
+DURATION_PATTERN = (
+    r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d)"
+    r"|P(?:[0-9]+W)?(?:[0-9]+D)?(?:T(?:[0-9]+H)?(?:[0-9]+M)?(?:[0-9]+(\.[0-9]+)?S)?)?)$"
+)
+"""The form of a duration, for editors; ``parse_duration`` is a little stricter (no bare ``P``)."""
+
 _AMOUNT = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,9})?(e[+-]?[0-9]{1,2})?", re.ASCII)
 _UNIT_S = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600)}
 _UNIT_S["d"] = Decimal(86400)
@@ -130,5 +136,9 @@ Duration = Annotated[timedelta, BeforeValidator(_duration)]
 PositiveDuration = Annotated[timedelta, BeforeValidator(_positive_duration)]
 """A duration longer than nothing (a time limit)."""
 
-MicroUsd = Annotated[int, PlainValidator(_money)]
+_MoneyText = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]{1,6})?$")]
+MicroUsd = Annotated[
+    int,
+    PlainValidator(_money, json_schema_input_type=Annotated[float, Field(ge=0)] | _MoneyText),
+]
 """Money: decimal US dollars in documents, integer micro-dollars inside."""

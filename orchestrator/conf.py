@@ -1,0 +1,55 @@
+"""The engine's settings, typed, with their defaults; read from ``settings.ORCHESTRATOR``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import lru_cache
+from typing import Any
+
+from django.conf import settings
+from django.core.signals import setting_changed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """Measures of the engine. ``fuse`` False: every step is a message of its own.
+
+    A fused stretch gives way after ``stretch_steps`` steps or ``stretch_time`` of engine time,
+    and after ``stretch_polite`` when others wait on the queue (DESIGN section 3).
+    """
+
+    fuse: bool = True
+    lease: timedelta = timedelta(seconds=15)
+    renew_every: timedelta = timedelta(seconds=5)
+    stretch_steps: int = 50
+    stretch_time: timedelta = timedelta(milliseconds=200)
+    stretch_polite: timedelta = timedelta(milliseconds=20)
+    stale_after: timedelta = timedelta(seconds=2)
+    max_depth: int = 8
+    max_items: int = 10_000
+    subscribers: Mapping[str, list[str]] = field(default_factory=dict)
+
+
+@lru_cache(maxsize=1)
+def engine_settings() -> EngineSettings:
+    """The settings in force; cached until the settings change (tests)."""
+    given: Mapping[str, Any] = getattr(settings, "ORCHESTRATOR", {})
+    return EngineSettings(
+        fuse=bool(given.get("FUSE", True)),
+        lease=timedelta(seconds=given.get("LEASE_SECONDS", 15)),
+        renew_every=timedelta(seconds=given.get("RENEW_SECONDS", 5)),
+        stale_after=timedelta(seconds=given.get("STALE_SECONDS", 2)),
+        max_depth=int(given.get("MAX_DEPTH", 8)),
+        max_items=int(given.get("MAX_ITEMS", 10_000)),
+        subscribers=dict(given.get("SUBSCRIBERS", {})),
+    )
+
+
+def _forget(*, setting: str, **_: Any) -> None:
+    if setting == "ORCHESTRATOR":
+        engine_settings.cache_clear()
+
+
+setting_changed.connect(_forget)

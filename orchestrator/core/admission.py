@@ -1,0 +1,143 @@
+"""Which READY work starts now: places of the run, critical path first, what a canvas carries."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from orchestrator.core.compiled import CompiledWorkflow
+from orchestrator.core.decision import Decision, Ref
+from orchestrator.core.snapshot import QUEUED, Code, Loop, Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """The worker at hand: it may take the next READY work of its own queue at once.
+
+    ``carried`` are the step keys that later messages of its canvas bring; no message is sent for
+    those. ``takes_next`` is False when the worker has to give its place to others, or when fusion
+    is switched off.
+    """
+
+    queue: str
+    takes_next: bool = True
+    carried: Collection[str] = ()
+
+
+def admit(
+    workflow: CompiledWorkflow, decision: Decision, lane: Lane | None, *, near: int | None = None
+) -> None:
+    """Choose what the lane claims and what is dispatched; changes the decision's snapshot.
+
+    At most ``max_parallel`` bodies run or are on their way. Longest remaining path first; among
+    equals the lane prefers what follows the step it just settled (``near``).
+    """
+    snapshot = decision.snapshot
+    if snapshot.paused or snapshot.verdict is not None:
+        return
+    release_items(workflow, decision)
+    free = workflow.max_parallel - snapshot.running - n_queued(snapshot)
+    if free <= 0:
+        return
+    waiting = _startable(workflow, snapshot, near)
+    if not waiting:
+        return
+    if lane is not None and lane.takes_next:
+        claim = next((r for r in waiting if workflow.steps[r.position].queue == lane.queue), None)
+        if claim is not None:
+            waiting.remove(claim)
+            free -= 1
+            start(snapshot, claim)
+            decision.claim = claim
+    carried = lane.carried if lane is not None else ()
+    for ref in waiting[: max(free, 0)]:
+        mark_queued(snapshot, ref)
+        if ref.index is None and workflow.steps[ref.position].key in carried:
+            decision.carried.append(ref)
+        else:
+            decision.dispatch.append(ref)
+
+
+def _startable(workflow: CompiledWorkflow, snapshot: Snapshot, near: int | None) -> list[Ref]:
+    steps = workflow.steps
+    refs = [Ref(position) for position, raw in enumerate(snapshot.codes) if raw == Code.READY]
+    for position, loop in snapshot.loops.items():
+        refs.extend(Ref(position, index) for index in loop.ready)
+    if len(refs) > 1:
+        successors = {e.target for e in steps[near].outs} if near is not None else set()
+        refs.sort(
+            key=lambda r: (
+                -steps[r.position].rank,
+                r.position not in successors and r.position != near,
+                r.position,
+                r.index or 0,
+            )
+        )
+    return refs
+
+
+def n_queued(snapshot: Snapshot) -> int:
+    """How many steps and items are on their way to a worker."""
+    count = snapshot.codes.count(Code.READY | QUEUED)
+    for loop in snapshot.loops.values():
+        count += len(loop.queued)
+    return count
+
+
+def release_items(workflow: CompiledWorkflow, decision: Decision) -> None:
+    """Make the next items of each for_each READY, as far as its own bound and the run's allow."""
+    for position, loop in decision.snapshot.loops.items():
+        step = workflow.steps[position]
+        if step.for_each is None or is_lost(step.for_each.min_success, loop):
+            continue
+        while (
+            loop.released < loop.total
+            and loop.live < step.for_each.max_parallel
+            and len(loop.ready) + len(loop.queued) + loop.running < workflow.max_parallel
+        ):
+            loop.ready.append(loop.released)
+            decision.ready.append(Ref(position, loop.released))
+            loop.released += 1
+
+
+def is_lost(min_success: int | None, loop: Loop) -> bool:
+    """Whether the loop can no longer reach the successes it needs."""
+    needed = loop.total if min_success is None else min(min_success, loop.total)
+    return loop.total - loop.failed < needed
+
+
+def start(snapshot: Snapshot, ref: Ref) -> None:
+    """READY becomes RUNNING, and holds a place."""
+    if ref.index is None:
+        snapshot.codes[ref.position] = Code.RUNNING
+    else:
+        loop = snapshot.loops[ref.position]
+        (loop.ready if ref.index in loop.ready else loop.queued).remove(ref.index)
+        loop.running += 1
+    snapshot.running += 1
+
+
+def mark_queued(snapshot: Snapshot, ref: Ref) -> None:
+    """A message for this READY work is on its way."""
+    if ref.index is None:
+        snapshot.codes[ref.position] = Code.READY | QUEUED
+    else:
+        loop = snapshot.loops[ref.position]
+        loop.ready.remove(ref.index)
+        loop.queued.append(ref.index)
+
+
+def unqueue(snapshot: Snapshot, ref: Ref) -> bool:
+    """The message is taken for lost; True if the work was READY and on its way."""
+    if ref.index is None:
+        if snapshot.codes[ref.position] != Code.READY | QUEUED:
+            return snapshot.codes[ref.position] == Code.READY
+        snapshot.codes[ref.position] = Code.READY
+        return True
+    loop = snapshot.loops.get(ref.position)
+    if loop is None:
+        return False
+    if ref.index in loop.queued:
+        loop.queued.remove(ref.index)
+        loop.ready.append(ref.index)
+    return ref.index in loop.ready

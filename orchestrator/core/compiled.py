@@ -1,0 +1,148 @@
+"""A blueprint made ready to run: positions instead of names, expressions compiled once.
+
+Built from the immutable document and cached in the process by digest; nothing here changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from orchestrator.core.expressions import Program, Template
+from orchestrator.core.policies import Retry
+
+
+class On(IntEnum):
+    """Which end of the source step an edge follows."""
+
+    COMPLETED = 1
+    FAILED = 2
+    SKIPPED = 3
+    ANY = 4
+
+
+class Join(IntEnum):
+    """When a step with several needs may run (FORMAT section 1)."""
+
+    ALL = 1
+    STRICT = 2
+    AT_LEAST = 3  # ``any`` is at least one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """One dependency; ``route`` is set when a router's choice decides about it."""
+
+    index: int
+    source: int
+    target: int
+    on: On
+    when: Program | None = None
+    routes: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForEach:
+    """Fan-out of one step over a list. ``min_success`` None: every item must succeed."""
+
+    items: Template
+    name: str
+    max_parallel: int
+    min_success: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeat:
+    """Rounds of one step until a condition holds; ``delay`` in seconds."""
+
+    until: Program
+    max_rounds: int
+    delay: float
+    fail_when_exhausted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merge:
+    """How needed outputs become the input of a step without ``input``."""
+
+    kind: str
+    expression: Program | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPlan:
+    """One step, ready to run. ``rank`` is the longest remaining path, in steps, itself included.
+
+    ``timeout_s`` limits one attempt's body; how long a wait may take is the executor's answer.
+    ``fallback`` is the position of the step that stands in when this one has given up; ``owner``
+    the reverse. ``config`` is the step's block of the document as plain JSON.
+    """
+
+    position: int
+    key: str
+    type: str
+    queue: str
+    config: Mapping[str, Any]
+    ins: tuple[Edge, ...]
+    outs: tuple[Edge, ...]
+    join: Join
+    join_count: int
+    late_cancel: bool
+    when: Program | None
+    optional: bool
+    input: Template | None
+    merge: Merge
+    timeout_s: float
+    retry: Retry
+    fallback: int | None
+    owner: int | None
+    on_error: str
+    for_each: ForEach | None
+    repeat: Repeat | None
+    effect_key: Template | None
+    rank: int
+
+    @property
+    def handles_failure(self) -> bool:
+        """Whether an edge takes this step's failure, so that it is not the run's."""
+        return any(edge.on in (On.FAILED, On.ANY) for edge in self.outs)
+
+    @property
+    def is_decision(self) -> bool:
+        """Whether a canvas must stop here: what follows depends on what this step answers."""
+        return (
+            self.type not in ("tool", "agent")
+            or self.for_each is not None
+            or self.repeat is not None
+            or self.fallback is not None
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledWorkflow:
+    """A whole workflow, ready to run. ``timeout_s`` is wall time, or working time when none
+    was given in the document (then one hour; FORMAT section 4, Defaults)."""
+
+    name: str
+    title: str
+    steps: tuple[StepPlan, ...]
+    edges: tuple[Edge, ...]
+    by_key: Mapping[str, int]
+    max_parallel: int
+    timeout_s: float
+    timeout_is_wall: bool
+    output: Template | None
+    signals: Mapping[str, Mapping[str, Any] | None]
+    input_schema: Mapping[str, Any] | None
+    pins: Mapping[str, str]
+
+    def step(self, key: str) -> StepPlan:
+        """The step named ``key``; KeyError when there is none."""
+        return self.steps[self.by_key[key]]
+
+    @property
+    def last_steps(self) -> tuple[StepPlan, ...]:
+        """Steps without successor: the default output of a run (a fallback is its owner's)."""
+        return tuple(s for s in self.steps if not s.outs and s.owner is None)

@@ -1,0 +1,175 @@
+"""From the typed document to the compiled workflow that planning and workers use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.core import compiled
+from orchestrator.core.compiled import CompiledWorkflow, Edge, Join, On, StepPlan
+from orchestrator.core.definition import (
+    AnyStep,
+    Document,
+    HumanGateStep,
+    SubWorkflowStep,
+    WaitStep,
+    document_edges,
+    effective_retry,
+    effective_timeout,
+    run_timeout,
+)
+from orchestrator.core.document import Edge as DocumentEdge
+from orchestrator.core.expressions import Program, compile_expression, compile_template
+from orchestrator.core.graph import longest_remaining
+
+PARKING_TIMEOUT_S = 60.0
+"""Time for the body of a step that only parks: a gate, a wait, a child's start."""
+
+_ON = {"completed": On.COMPLETED, "failed": On.FAILED, "skipped": On.SKIPPED, "any": On.ANY}
+
+
+def compile_workflow(
+    document: Document,
+    value: Mapping[str, Any],
+    *,
+    queues: Mapping[str, str],
+    pins: Mapping[str, str],
+) -> CompiledWorkflow:
+    """The workflow ready to run. ``value`` is the document's plain JSON, ``queues`` the default
+    queue of each step type, ``pins`` the children's digests. The document must be valid."""
+    keys = list(document.steps)
+    by_key = {key: position for position, key in enumerate(keys)}
+    edges = tuple(_edge(index, edge, by_key) for index, edge in enumerate(document_edges(document)))
+    ranks = longest_remaining(keys, [(keys[e.source], keys[e.target]) for e in edges])
+    owners = {step.fallback: key for key, step in document.steps.items() if step.fallback}
+    steps = tuple(
+        _step(
+            document,
+            key,
+            edges=edges,
+            config=value["steps"][key],
+            queue=queues[document.steps[key].type],
+            rank=ranks[key],
+            owner=by_key[owners[key]] if key in owners else None,
+            by_key=by_key,
+        )
+        for key in keys
+    )
+    timeout, clock = run_timeout(document)
+    return CompiledWorkflow(
+        name=document.name,
+        title=document.title or document.name,
+        steps=steps,
+        edges=edges,
+        by_key=by_key,
+        max_parallel=document.max_parallel,
+        timeout_s=timeout.total_seconds(),
+        timeout_is_wall=clock == "wall",
+        output=compile_template(value["output"], names=None) if document.has_output else None,
+        signals=_signals(document),
+        input_schema=document.input,
+        pins=dict(pins),
+    )
+
+
+def _edge(index: int, edge: DocumentEdge, by_key: Mapping[str, int]) -> Edge:
+    return Edge(
+        index=index,
+        source=by_key[edge.source],
+        target=by_key[edge.target],
+        on=_ON[edge.on],
+        when=_condition(edge.when),
+        routes=None if edge.routes is None else frozenset(edge.routes),
+    )
+
+
+def _condition(text: str | None) -> Program | None:
+    return None if text is None else compile_expression(text, names=None)
+
+
+def _step(  # noqa: PLR0913 - one row of a table, each cell has its own source
+    document: Document,
+    key: str,
+    *,
+    edges: tuple[Edge, ...],
+    config: Mapping[str, Any],
+    queue: str,
+    rank: int,
+    owner: int | None,
+    by_key: Mapping[str, int],
+) -> StepPlan:
+    step = document.steps[key]
+    position = by_key[key]
+    ins = tuple(e for e in edges if e.target == position)
+    timeout = effective_timeout(step, document.defaults)
+    parks = isinstance(step, HumanGateStep | WaitStep | SubWorkflowStep)
+    return StepPlan(
+        position=position,
+        key=key,
+        type=step.type,
+        queue=step.queue or queue,
+        config=config,
+        ins=ins,
+        outs=tuple(e for e in edges if e.source == position),
+        join=_JOIN[step.join.kind],
+        join_count=step.join.count or 1,
+        late_cancel=step.late == "cancel",
+        when=_condition(step.when),
+        optional=step.optional,
+        input=compile_template(config["input"], names=None) if step.has_input else None,
+        merge=compiled.Merge(kind=step.merge.kind, expression=_condition(step.merge.expression)),
+        timeout_s=PARKING_TIMEOUT_S if parks or timeout is None else timeout.total_seconds(),
+        retry=effective_retry(step, document.defaults),
+        fallback=by_key[step.fallback] if step.fallback else None,
+        owner=owner,
+        on_error=step.on_error or document.on_error,
+        for_each=_for_each(step, document, config),
+        repeat=_repeat(step),
+        effect_key=compile_template(step.effect.key, names=None) if step.effect else None,
+        rank=rank,
+    )
+
+
+_JOIN = {
+    "all": Join.ALL,
+    "strict": Join.STRICT,
+    "any": Join.AT_LEAST,
+    "at_least": Join.AT_LEAST,
+}
+
+
+def _for_each(
+    step: AnyStep, document: Document, config: Mapping[str, Any]
+) -> compiled.ForEach | None:
+    block = step.for_each
+    if block is None:
+        return None
+    return compiled.ForEach(
+        items=compile_template(config["for_each"]["items"], names=None),
+        name=block.as_,
+        max_parallel=block.max_parallel or document.max_parallel,
+        min_success=block.min_success,
+    )
+
+
+def _repeat(step: AnyStep) -> compiled.Repeat | None:
+    block = step.repeat
+    if block is None:
+        return None
+    return compiled.Repeat(
+        until=compile_expression(block.until, names=None),
+        max_rounds=block.max,
+        delay=block.delay.total_seconds() if block.delay else 0.0,
+        fail_when_exhausted=block.on_exhausted == "fail",
+    )
+
+
+def _signals(document: Document) -> dict[str, Mapping[str, Any] | None]:
+    """Declared signal names with their schema; a gate's key is one too (FORMAT section 4)."""
+    names: dict[str, Mapping[str, Any] | None] = {}
+    for key, step in document.steps.items():
+        if isinstance(step, WaitStep) and step.signal is not None:
+            names[step.signal] = step.schema_
+        elif isinstance(step, HumanGateStep):
+            names.setdefault(key, None)
+    return names

@@ -1,0 +1,100 @@
+"""What planning answers: the new compact state and the changes that make it true in the rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from orchestrator.core.snapshot import Snapshot
+from orchestrator.core.states import RunState, StepState
+
+
+class Ref(NamedTuple):
+    """One unit of work: a step by position, or one item of its for_each by index."""
+
+    position: int
+    index: int | None = None
+
+
+@dataclass(slots=True)
+class EventDraft:
+    """One line of the history, before it has a sequence number."""
+
+    type: str
+    ref: Ref | None = None
+    payload: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class Subject:
+    """The move of the step that the fact was about.
+
+    ``wake_after`` seconds until a timer of ``wake_kind`` makes it ready again; ``again`` marks
+    another round of a repeat (output becomes ``previous``).
+    """
+
+    ref: Ref
+    to: StepState
+    error: dict[str, Any] | None = None
+    wake_after: float | None = None
+    wake_kind: str = ""
+    again: bool = False
+    loop_total: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Decision:
+    """Everything one fact leads to. Applied in one transaction, or not at all.
+
+    ``ready``: steps and items that became READY (rows to insert, or items to release);
+    ``claim``: the one the worker at hand takes at once; ``dispatch``: those to send a message
+    for; ``carried``: READY ones a canvas of the worker's own message brings;
+    ``covers``: (owner, fallback) pairs whose fallback's output now stands for the owner's;
+    ``failed``: steps that failed without running (condition errors), with their errors;
+    ``cancelled``: steps with a row that were cancelled (``cancel_items``: loops whose open items
+    were too); ``loops_done``: for_each steps to close by a follow-up decision once item rows are
+    written; ``run_state`` and ``waiting_for``: where the run stands after it.
+    """
+
+    snapshot: Snapshot
+    run_state: RunState = RunState.RUNNING
+    waiting_for: str = ""
+    subject: Subject | None = None
+    ready: list[Ref] = field(default_factory=list)
+    claim: Ref | None = None
+    dispatch: list[Ref] = field(default_factory=list)
+    carried: list[Ref] = field(default_factory=list)
+    covers: list[tuple[int, int]] = field(default_factory=list)
+    failed: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    again: list[int] = field(default_factory=list)
+    cancelled: list[int] = field(default_factory=list)
+    cancel_items: list[int] = field(default_factory=list)
+    loops_done: list[int] = field(default_factory=list)
+    events: list[EventDraft] = field(default_factory=list)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run is over with this decision."""
+        return self.run_state in (
+            RunState.COMPLETED,
+            RunState.FAILED,
+            RunState.CANCELLED,
+            RunState.TIMED_OUT,
+        )
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether one guarded statement can write it (no timers, loops, cancellations, end)."""
+        subject = self.subject
+        return not (
+            self.ended
+            or self.covers
+            or self.failed
+            or self.again
+            or self.cancelled
+            or self.cancel_items
+            or self.loops_done
+            or (subject is not None and (subject.wake_after is not None or subject.again))
+            or (subject is not None and subject.loop_total is not None)
+            or any(ref.index is not None for ref in (*self.ready, *self.dispatch))
+        )

@@ -1,0 +1,238 @@
+"""The heart: from a run's stored state and one fact to everything that must happen next.
+
+Every function is pure: the same workflow, snapshot, fact and condition values give the same
+decision. Live running and replay call the same functions. Random numbers, ids and instants come
+in as values.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orchestrator.core import admission, settling
+from orchestrator.core.admission import Lane
+from orchestrator.core.compiled import CompiledWorkflow, Edge
+from orchestrator.core.decision import Decision, Ref, Subject
+from orchestrator.core.errors import ErrorClass, InvariantBroken, StateConflict, StepError
+from orchestrator.core.propagation import Conditions, Turn
+from orchestrator.core.settling import Fact
+from orchestrator.core.snapshot import ENDED, QUEUED, Code, Snapshot, Verdict
+from orchestrator.core.states import RunState, StepState
+
+
+def begin(workflow: CompiledWorkflow, conditions: Conditions) -> Decision:
+    """A run is born: steps without needs are READY or skipped, and dispatched."""
+    fresh = Snapshot.fresh(len(workflow.steps), len(workflow.edges))
+    turn = Turn(workflow, fresh, conditions)
+    turn.enter()
+    admission.admit(workflow, turn.decision, None)
+    turn.stand()
+    if turn.decision.run_state is RunState.RUNNING:
+        turn.decision.run_state = RunState.PENDING
+    return turn.decision
+
+
+def claim(workflow: CompiledWorkflow, snapshot: Snapshot, ref: Ref) -> Decision | None:
+    """A worker asks for this step; None when it is not READY or the run starts nothing now."""
+    if snapshot.paused or snapshot.verdict is not None or not _is_ready(snapshot, ref):
+        return None
+    decision = Decision(snapshot=snapshot.copy())
+    admission.start(decision.snapshot, ref)
+    if decision.snapshot.running > workflow.max_parallel:
+        return None
+    decision.claim = ref
+    return decision
+
+
+def _is_ready(snapshot: Snapshot, ref: Ref) -> bool:
+    if ref.index is None:
+        return snapshot.code(ref.position) == Code.READY
+    loop = snapshot.loops.get(ref.position)
+    return loop is not None and (ref.index in loop.ready or ref.index in loop.queued)
+
+
+def settle(
+    workflow: CompiledWorkflow,
+    snapshot: Snapshot,
+    fact: Fact,
+    conditions: Conditions,
+    *,
+    lane: Lane | None = None,
+) -> Decision:
+    """An attempt, or a wait, has an answer. The caller has proved that the fence is still its own."""
+    turn = Turn(workflow, snapshot, conditions)
+    settling.leave(turn, fact.ref, fact.waited_for)
+    step = workflow.steps[fact.ref.position]
+    move = settling.next_move(turn, step, fact)
+    if fact.ref.index is None:
+        settling.move_step(turn, step, fact.ref, move)
+    else:
+        settling.move_item(turn, step, fact.ref, move)
+    if not turn.decision.loops_done:  # else ``close_loop`` follows, and chooses what starts
+        admission.admit(workflow, turn.decision, lane, near=fact.ref.position)
+    turn.stand()
+    return turn.decision
+
+
+def close_loop(
+    workflow: CompiledWorkflow,
+    snapshot: Snapshot,
+    position: int,
+    conditions: Conditions,
+    *,
+    lane: Lane | None = None,
+) -> Decision:
+    """All items of a for_each have ended: the step itself completes or gives up."""
+    turn = Turn(workflow, snapshot, conditions)
+    step = workflow.steps[position]
+    loop = turn.snapshot.loops.pop(position)
+    if step.for_each is None:
+        raise InvariantBroken(f"step {step.key} has item counters and no for_each")
+    turn.decision.cancel_items.append(position)
+    if turn.snapshot.verdict is not None:
+        turn.set(position, Code.CANCELLED)
+        turn.emit("step.cancelled", Ref(position), reason="run_ending")
+        turn.decision.subject = Subject(ref=Ref(position), to=StepState.CANCELLED)
+    elif admission.is_lost(step.for_each.min_success, loop):
+        error = StepError(
+            error_class=ErrorClass.MIN_SUCCESS,
+            message=f"{loop.failed} of {loop.total} items failed",
+        ).as_json()
+        turn.give_up(position, error)
+        to = turn.snapshot.state(position)  # failed, or skipped when the step is optional
+        turn.decision.subject = Subject(ref=Ref(position), to=to, error=error)
+    else:
+        turn.complete(position, items=loop.total, failed=loop.failed)
+        turn.decision.subject = Subject(ref=Ref(position), to=StepState.COMPLETED)
+    admission.admit(workflow, turn.decision, lane, near=position)
+    turn.stand()
+    return turn.decision
+
+
+def wake(workflow: CompiledWorkflow, snapshot: Snapshot, ref: Ref) -> Decision | None:
+    """A retry or a repeat is due: the step is READY again; None when it no longer waits for it."""
+    turn = Turn(workflow, snapshot, _NoConditions())
+    if ref.index is None:
+        if snapshot.code(ref.position) not in (Code.RETRYING, Code.WAIT_TIMER):
+            return None
+        turn.set(ref.position, Code.READY)
+    elif not _wake_item(turn.snapshot, ref):
+        return None
+    turn.decision.subject = Subject(ref=ref, to=StepState.READY)
+    turn.emit("step.ready", ref)
+    admission.admit(workflow, turn.decision, None)
+    turn.stand()
+    return turn.decision
+
+
+def _wake_item(snapshot: Snapshot, ref: Ref) -> bool:
+    loop = snapshot.loops.get(ref.position)
+    if loop is None or ref.index is None:
+        return False
+    if loop.retrying:
+        loop.retrying -= 1
+    elif not settling.take_wait(loop, "timer"):
+        return False
+    loop.ready.append(ref.index)
+    return True
+
+
+def redispatch(workflow: CompiledWorkflow, snapshot: Snapshot, stale: list[Ref]) -> Decision:
+    """Messages for these READY steps are taken for lost: send again what has a place."""
+    turn = Turn(workflow, snapshot, _NoConditions())
+    for ref in stale:
+        admission.unqueue(turn.snapshot, ref)
+    admission.admit(workflow, turn.decision, None)
+    turn.stand()
+    return turn.decision
+
+
+def pause(workflow: CompiledWorkflow, snapshot: Snapshot, *, reason: str) -> Decision:
+    """Start nothing new. StateConflict when the run is paused already or is ending."""
+    if snapshot.paused:
+        raise StateConflict("the run is paused already", state=RunState.PAUSED)
+    _refuse_ending(snapshot)
+    turn = Turn(workflow, snapshot, _NoConditions())
+    turn.snapshot.paused = True
+    turn.emit("run.paused", None, reason=reason)
+    turn.stand()
+    return turn.decision
+
+
+def resume(workflow: CompiledWorkflow, snapshot: Snapshot, *, reason: str) -> Decision:
+    """Go on: READY work is dispatched anew; a failed step whose policy paused the run is tried
+    again. StateConflict when the run is not paused."""
+    if not snapshot.paused:
+        raise StateConflict("only a paused run can be resumed", state="not paused")
+    turn = Turn(workflow, snapshot, _NoConditions())
+    turn.snapshot.paused = False
+    turn.emit("run.resumed", None, reason=reason)
+    for position in turn.snapshot.held:
+        turn.set(position, Code.READY)
+        turn.decision.again.append(position)
+        turn.emit("step.ready", Ref(position))
+    turn.snapshot.held = []
+    _forget_messages(turn.snapshot)
+    admission.admit(workflow, turn.decision, None)
+    turn.stand()
+    return turn.decision
+
+
+def _forget_messages(snapshot: Snapshot) -> None:
+    """What was on its way while the run was paused found it paused: take all for lost."""
+    for position, raw in enumerate(snapshot.codes):
+        if raw == Code.READY | QUEUED:
+            snapshot.codes[position] = Code.READY
+    for loop in snapshot.loops.values():
+        loop.ready = sorted(loop.ready + loop.queued)
+        loop.queued = []
+
+
+def cancel(workflow: CompiledWorkflow, snapshot: Snapshot, *, reason: str) -> Decision:
+    """End the run as cancelled: running bodies finish, nothing new starts (SPEC 4.11)."""
+    _refuse_ending(snapshot)
+    error = StepError(error_class=ErrorClass.CANCELLED, message=reason or "cancelled").as_json()
+    turn = Turn(workflow, snapshot, _NoConditions())
+    turn.drain(Verdict(RunState.CANCELLED, error=error))
+    turn.stand()
+    return turn.decision
+
+
+def time_out(workflow: CompiledWorkflow, snapshot: Snapshot, *, message: str) -> Decision:
+    """The run's own time is over: everything ends now, running bodies lose their fence."""
+    error = StepError(error_class=ErrorClass.TIMEOUT, message=message).as_json()
+    turn = Turn(workflow, snapshot, _NoConditions())
+    if turn.snapshot.verdict is None:
+        turn.drain(Verdict(RunState.TIMED_OUT, error=error), at_once=True)
+    else:
+        for position, code in enumerate(turn.snapshot.codes):
+            if code & ~QUEUED not in ENDED:
+                turn.cancel(position, reason="run_timed_out")
+    turn.stand()
+    return turn.decision
+
+
+def _refuse_ending(snapshot: Snapshot) -> None:
+    if snapshot.verdict is not None:
+        raise StateConflict(
+            f"the run is ending as {snapshot.verdict.state}", state=snapshot.verdict.state
+        )
+
+
+class _NoConditions:
+    """For facts that decide no edge; asking it is a defect of planning."""
+
+    def see(self, snapshot: Snapshot) -> None:
+        """Nothing to look at."""
+
+    def edge(self, edge: Edge) -> bool:
+        raise InvariantBroken(f"edge {edge.index} was asked for a condition")
+
+    def step(self, position: int) -> bool:
+        raise InvariantBroken(f"step {position} was asked for a condition")
+
+    def until(self, ref: Ref, output: Any, round_number: int) -> bool:
+        raise InvariantBroken(f"step {ref.position} was asked for round {round_number}: {output!r}")
+
+    def cover(self, owner: int, fallback: int) -> None:
+        raise InvariantBroken(f"step {owner} was covered by {fallback}")

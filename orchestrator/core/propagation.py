@@ -1,0 +1,356 @@
+"""What the end of a step means for its neighbours: edges, joins, skips, failures, run's verdict.
+
+One ``Turn`` is one fact being worked through. It changes its own copy of the snapshot and notes
+in the decision what the rows need; work lists instead of recursion, so that a skip may run
+through two thousand steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from orchestrator.core.compiled import CompiledWorkflow, Edge, Join, On, StepPlan
+from orchestrator.core.decision import Decision, EventDraft, Ref
+from orchestrator.core.errors import ConditionError, ErrorClass, StepError
+from orchestrator.core.snapshot import (
+    ENDED,
+    QUEUED,
+    WAIT_CODES,
+    WAIT_WORDS,
+    Code,
+    Mark,
+    Snapshot,
+    Verdict,
+)
+from orchestrator.core.states import RunState
+
+
+class Conditions(Protocol):
+    """The values behind the document's conditions, read from stored state (never guessed).
+
+    Each raises ConditionError when the expression fails or is not boolean. ``absent`` positions
+    count as without output.
+    """
+
+    def see(self, snapshot: Snapshot) -> None:
+        """States and marks are those of ``snapshot``, which the turn goes on changing."""
+        ...
+
+    def edge(self, edge: Edge) -> bool:
+        """The edge's ``when``."""
+        ...
+
+    def step(self, position: int) -> bool:
+        """The step's own ``when``."""
+        ...
+
+    def until(self, ref: Ref, output: Any, round_number: int) -> bool:
+        """The step's ``repeat.until`` over this round's output."""
+        ...
+
+    def cover(self, owner: int, fallback: int) -> None:
+        """From now on the fallback's output stands for the owner's."""
+        ...
+
+
+_ACTIVE = frozenset(map(int, (Code.READY, Code.RUNNING, Code.RETRYING)))
+
+
+class Turn:
+    """One fact being worked through."""
+
+    def __init__(
+        self, workflow: CompiledWorkflow, snapshot: Snapshot, conditions: Conditions
+    ) -> None:
+        self.workflow = workflow
+        self.snapshot = snapshot.copy()
+        self.conditions = conditions
+        self.decision = Decision(snapshot=self.snapshot)
+        self._touched: list[int] = []
+        conditions.see(self.snapshot)
+
+    # -- small words ---------------------------------------------------------------------------
+
+    def emit(self, event_type: str, ref: Ref | None = None, **payload: Any) -> None:
+        """Note one line of the history."""
+        self.decision.events.append(EventDraft(event_type, ref, payload))
+
+    def set(self, position: int, code: Code) -> None:
+        """Give the step another code (and take away its queued bit)."""
+        self.snapshot.codes[position] = code
+
+    def enter(self) -> None:
+        """Consider the steps without needs."""
+        self._touched = [s.position for s in reversed(self.workflow.steps) if not s.ins]
+        self._spread()
+
+    # -- ends of steps -------------------------------------------------------------------------
+
+    def complete(
+        self, position: int, *, routes: tuple[str, ...] | None = None, **payload: Any
+    ) -> None:
+        """The step is done: its edges are decided, what waited for it is considered."""
+        step = self.workflow.steps[position]
+        self.set(position, Code.COMPLETED)
+        self.emit("step.completed", Ref(position), **payload)
+        self._drop_fallback(step)
+        self._leave(step, On.COMPLETED, routes)
+        owner = step.owner
+        if owner is not None:
+            self.decision.covers.append((owner, position))
+            self.conditions.cover(owner, position)
+            self._leave(self.workflow.steps[owner], On.COMPLETED, None)
+        self._spread()
+
+    def give_up(self, position: int, error: dict[str, Any], *, timed_out: bool = False) -> None:
+        """The step failed for good: its fallback, its edges, or the run's policy takes over."""
+        step = self.workflow.steps[position]
+        self.set(position, Code.TIMED_OUT if timed_out else Code.FAILED)
+        self.emit("step.timed_out" if timed_out else "step.failed", Ref(position), error=error)
+        if step.fallback is not None and not self.snapshot.verdict:
+            self._admit(self.workflow.steps[step.fallback])
+        else:
+            self._unmet(step, error)
+        self._spread()
+
+    def skip(self, position: int, reason: str) -> None:
+        """The step will not run; skipping spreads to what nothing else reaches."""
+        self._skip(self.workflow.steps[position], reason)
+        self._spread()
+
+    def _skip(self, step: StepPlan, reason: str) -> None:
+        self.set(step.position, Code.SKIPPED)
+        self.emit("step.skipped", Ref(step.position), reason=reason)
+        self._drop_fallback(step)
+        self._leave(step, On.SKIPPED, None)
+
+    def _drop_fallback(self, step: StepPlan) -> None:
+        if step.fallback is None:
+            return
+        fallback = self.workflow.steps[step.fallback]
+        if self.snapshot.code(fallback.position) == Code.BLOCKED:
+            self._skip(fallback, "fallback_not_needed")
+
+    def _unmet(self, step: StepPlan, error: dict[str, Any]) -> None:
+        """No fallback covers the failure: an edge, or the policy, decides."""
+        while step.owner is not None:
+            self._leave(step, On.FAILED, None)
+            step = self.workflow.steps[step.owner]
+        position = step.position
+        if step.optional:
+            self._warn(step, error)
+            self.set(position, Code.SKIPPED)
+            self.emit("step.skipped", Ref(position), reason="optional_failed", error=error)
+            self._leave(step, On.SKIPPED, None)
+        elif step.handles_failure:
+            self._leave(step, On.FAILED, None)
+        elif step.on_error == "continue":
+            self._warn(step, error)
+            self._leave(step, On.COMPLETED, None)
+        elif step.on_error == "pause":
+            self._hold(step, error)
+        else:
+            self.drain(Verdict(RunState.FAILED, error=error, step=step.key))
+
+    def _warn(self, step: StepPlan, error: dict[str, Any]) -> None:
+        self.snapshot.warnings.append({"step": step.key, "error": error})
+
+    def _hold(self, step: StepPlan, error: dict[str, Any]) -> None:
+        self.snapshot.held.append(step.position)
+        if not self.snapshot.paused:
+            self.snapshot.paused = True
+            self.emit("run.paused", None, reason=f"step {step.key} failed", error=error)
+
+    # -- edges and joins -----------------------------------------------------------------------
+
+    def _leave(self, step: StepPlan, end: On, routes: tuple[str, ...] | None) -> None:
+        """Decide every edge that leaves ``step``, which ended as ``end``."""
+        marks = self.snapshot.marks
+        for edge in step.outs:
+            if marks[edge.index] != Mark.OPEN:
+                continue
+            taken = self._is_taken(edge, end, routes)
+            marks[edge.index] = Mark.TAKEN if taken else Mark.DEAD
+            self._touched.append(edge.target)
+
+    def _is_taken(self, edge: Edge, end: On, routes: tuple[str, ...] | None) -> bool:
+        if edge.on is not On.ANY and edge.on is not end:
+            return False
+        if edge.routes is not None and (routes is None or edge.routes.isdisjoint(routes)):
+            return False
+        if edge.when is None or self.snapshot.verdict is not None:
+            return True
+        if self.snapshot.code(edge.target) != Code.BLOCKED:
+            return False  # the join has fired or gone: nobody asks any more
+        try:
+            return self.conditions.edge(edge)
+        except ConditionError as error:
+            self._fail_unstarted(edge.target, error)
+            return False
+
+    def _fail_unstarted(self, position: int, error: ConditionError) -> None:
+        """A condition of this step failed: the step that owns it fails (FORMAT section 4)."""
+        if self.snapshot.code(position) != Code.BLOCKED:
+            return
+        shape = StepError(error_class=ErrorClass.CONDITION_ERROR, message=str(error)).as_json()
+        self.set(position, Code.FAILED)
+        self.decision.failed.append((position, shape))
+        self.emit("step.failed", Ref(position), error=shape)
+        step = self.workflow.steps[position]
+        if step.fallback is not None and not self.snapshot.verdict:
+            self._admit(self.workflow.steps[step.fallback])
+        else:
+            self._unmet(step, shape)
+
+    def _spread(self) -> None:
+        """Consider every step an edge of which was just decided, until nothing moves."""
+        while self._touched:
+            position = self._touched.pop()
+            step = self.workflow.steps[position]
+            if self.snapshot.verdict is None and self.snapshot.code(position) == Code.BLOCKED:
+                self._consider(step)
+
+    def _consider(self, step: StepPlan) -> None:
+        if step.owner is not None:
+            return  # a fallback starts only when its owner has given up
+        marks = self.snapshot.marks
+        n_taken = n_open = 0
+        for edge in step.ins:
+            mark = marks[edge.index]
+            n_taken += mark == Mark.TAKEN
+            n_open += mark == Mark.OPEN
+        verdict = join_verdict(step, n_taken=n_taken, n_open=n_open)
+        if verdict is True:
+            self._admit(step)
+        elif verdict is False:
+            reason = "join_unmet" if n_taken else "no_branch_taken"
+            self._skip(step, reason)
+
+    def _admit(self, step: StepPlan) -> None:
+        """The step's needs are met: READY, unless its own condition says otherwise."""
+        if step.when is not None:
+            try:
+                wanted = self.conditions.step(step.position)
+            except ConditionError as error:
+                self._fail_unstarted(step.position, error)
+                return
+            if not wanted:
+                self._skip(step, "condition_false")
+                return
+        self.set(step.position, Code.READY)
+        self.decision.ready.append(Ref(step.position))
+        self.emit("step.ready", Ref(step.position))
+        if step.late_cancel:
+            self._cancel_late_branches(step)
+
+    def _cancel_late_branches(self, join: StepPlan) -> None:
+        """Cancel what still works only for a join that has fired (``late: cancel``)."""
+        doomed: list[int] = []
+        seen = {join.position}
+        frontier = [e.source for e in join.ins if self.snapshot.marks[e.index] == Mark.OPEN]
+        while frontier:
+            position = frontier.pop()
+            step = self.workflow.steps[position]
+            if position in seen or self.snapshot.code(position) in ENDED:
+                continue
+            if any(edge.target not in seen for edge in step.outs):
+                continue
+            seen.add(position)
+            doomed.append(position)
+            frontier.extend(edge.source for edge in step.ins)
+        for position in doomed:
+            self.cancel(position, reason="late")
+            for edge in self.workflow.steps[position].outs:
+                self.snapshot.marks[edge.index] = Mark.DEAD
+
+    # -- the end of a run ----------------------------------------------------------------------
+
+    def drain(self, verdict: Verdict, *, at_once: bool = False) -> None:
+        """Start nothing more; running bodies finish (or are fenced off, with ``at_once``).
+
+        The first verdict stands.
+        """
+        if self.snapshot.verdict is not None:
+            return
+        self.snapshot.verdict = verdict
+        self.snapshot.paused = False
+        self.decision.ready.clear()
+        for step in self.workflow.steps:
+            code = self.snapshot.code(step.position)
+            if code in ENDED or (code == Code.RUNNING and not at_once):
+                continue
+            self.cancel(step.position, reason="run_ending", at_once=at_once)
+
+    def cancel(self, position: int, *, reason: str, at_once: bool = True) -> None:
+        """End one step that has not ended. A running body loses its fence; its result is late."""
+        code = self.snapshot.code(position)
+        if code == Code.LOOPING:
+            self._cancel_loop(position, at_once=at_once)
+            if self.snapshot.code(position) == Code.LOOPING:
+                return
+        if code == Code.RUNNING:
+            self.snapshot.running -= 1
+        self.set(position, Code.CANCELLED)
+        was_ready_now = Ref(position) in self.decision.ready
+        if was_ready_now:
+            self.decision.ready.remove(Ref(position))
+        if code != Code.BLOCKED:
+            self.decision.cancelled.append(position)
+            self.emit("step.cancelled", Ref(position), reason=reason)
+
+    def _cancel_loop(self, position: int, *, at_once: bool) -> None:
+        loop = self.snapshot.loops[position]
+        self.decision.cancel_items.append(position)
+        loop.ready, loop.queued, loop.waits, loop.retrying = [], [], {}, 0
+        if at_once:
+            self.snapshot.running -= loop.running
+            loop.running = 0
+        loop.released = loop.total = loop.running + loop.ok + loop.failed
+        if loop.running == 0:
+            self.set(position, Code.CANCELLED)
+
+    # -- where the run stands ------------------------------------------------------------------
+
+    def stand(self) -> None:
+        """Work out the run's state from its steps; ends the run when nothing is left."""
+        decision, snapshot = self.decision, self.snapshot
+        active, waits = self._census()
+        if snapshot.verdict is not None:
+            state = RunState.RUNNING if active else RunState(snapshot.verdict.state)
+        elif snapshot.paused:
+            state = RunState.PAUSED
+        elif active:
+            state = RunState.RUNNING
+        elif waits:
+            state, decision.waiting_for = RunState.WAITING, min(waits)[1]
+        else:
+            state = RunState.COMPLETED
+        decision.run_state = state
+
+    def _census(self) -> tuple[int, set[tuple[int, str]]]:
+        """How many steps and items are ready, running or retrying; and what is waited for."""
+        active, waits = 0, set()
+        for raw in self.snapshot.codes:
+            code = raw & ~QUEUED
+            if code in _ACTIVE:
+                active += 1
+            elif code >= Code.WAIT_PERSON:
+                waits.add((code, WAIT_WORDS[code]))
+        for loop in self.snapshot.loops.values():
+            active += loop.running + loop.retrying + len(loop.ready) + len(loop.queued)
+            waits.update((int(WAIT_CODES[word]), word) for word, n in loop.waits.items() if n)
+        return active + len(self.decision.loops_done), waits
+
+
+def join_verdict(step: StepPlan, *, n_taken: int, n_open: int) -> bool | None:
+    """True: run it; False: skip it; None: not known yet (FORMAT section 1, ``join``)."""
+    n_edges = len(step.ins)
+    if step.join is Join.AT_LEAST:
+        if n_taken >= step.join_count:
+            return True
+        return None if n_taken + n_open >= step.join_count else False
+    if step.join is Join.STRICT and n_taken + n_open < n_edges:
+        return False
+    if n_open:
+        return None
+    return n_taken > 0 or n_edges == 0

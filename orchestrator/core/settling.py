@@ -1,0 +1,279 @@
+"""What one attempt's answer means for its own step or item: done, again, retry, park, give up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from orchestrator.core import admission
+from orchestrator.core.compiled import StepPlan
+from orchestrator.core.decision import Ref, Subject
+from orchestrator.core.errors import ConditionError, ErrorClass, StepError
+from orchestrator.core.outcomes import (
+    EndRun,
+    Failed,
+    Outcome,
+    Routed,
+    StartChild,
+    Succeeded,
+    Waiting,
+)
+from orchestrator.core.propagation import Turn
+from orchestrator.core.retry import next_delay
+from orchestrator.core.snapshot import WAIT_CODES, Code, Loop, Verdict
+from orchestrator.core.states import RunState, StepState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expanded:
+    """A for_each looked at its list: so many items."""
+
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """What one attempt answered, with the numbers that retry and repeat need.
+
+    ``waited_for`` is the kind of the wait that this answer ends, empty when a body ran;
+    ``round_number`` counts from 1; ``jitter`` lies in [0, 1).
+    """
+
+    ref: Ref
+    outcome: Outcome | Expanded
+    waited_for: str = ""
+    n_retries: int = 0
+    n_lost: int = 0
+    round_number: int = 1
+    jitter: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    routes: tuple[str, ...] | None = None
+    ends_run: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Again:
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Retry:
+    error: dict[str, Any]
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class _GiveUp:
+    error: dict[str, Any]
+    timed_out: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Park:
+    kind: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    total: int
+
+
+Move = _Done | _Again | _Retry | _GiveUp | _Park | _Loop
+
+
+def leave(turn: Turn, ref: Ref, waited_for: str) -> None:
+    """Whatever the answer: the body, or the wait, is over."""
+    if ref.index is not None:
+        loop = turn.snapshot.loops[ref.position]
+        if waited_for:
+            take_wait(loop, waited_for)
+            return
+        loop.running -= 1
+    elif waited_for:
+        return
+    turn.snapshot.running -= 1
+
+
+def take_wait(loop: Loop, kind: str) -> bool:
+    """One item waits no more for ``kind``; False when none did."""
+    if not loop.waits.get(kind):
+        return False
+    loop.waits[kind] -= 1
+    return True
+
+
+def next_move(turn: Turn, step: StepPlan, fact: Fact) -> Move:
+    """What the answer means, before it is carried out."""
+    outcome = fact.outcome
+    match outcome:
+        case Succeeded():
+            return _after_success(turn, step, fact, outcome.output)
+        case Routed():
+            chosen = list(outcome.routes)
+            turn.emit("router.decided", fact.ref, routes=chosen, why=outcome.why, **outcome.details)
+            return _Done(routes=outcome.routes)
+        case EndRun():
+            return _Done(ends_run=outcome.outcome)
+        case Failed():
+            return _after_failure(turn, step, fact, outcome)
+        case Waiting():
+            return _Park(outcome.kind, outcome.why)
+        case StartChild():
+            return _Park("child", f"child workflow {outcome.name}")
+        case Expanded():
+            return _Loop(outcome.total)
+        case _:
+            assert_never(outcome)
+
+
+def _after_success(turn: Turn, step: StepPlan, fact: Fact, output: Any) -> Move:
+    repeat = step.repeat
+    if repeat is None or turn.snapshot.verdict is not None:
+        return _Done()
+    try:
+        finished = turn.conditions.until(fact.ref, output, fact.round_number)
+    except ConditionError as error:
+        shape = StepError(error_class=ErrorClass.CONDITION_ERROR, message=str(error))
+        return _GiveUp(shape.as_json(), timed_out=False)
+    turn.emit("step.repeated", fact.ref, round=fact.round_number, done=finished)
+    if finished:
+        return _Done()
+    if fact.round_number < repeat.max_rounds:
+        return _Again(repeat.delay)
+    if not repeat.fail_when_exhausted:
+        return _Done()
+    shape = StepError(
+        error_class=ErrorClass.REPEAT_EXHAUSTED,
+        message=f"the condition did not hold after {fact.round_number} rounds",
+    )
+    return _GiveUp(shape.as_json(), timed_out=False)
+
+
+def _after_failure(turn: Turn, step: StepPlan, fact: Fact, outcome: Failed) -> Move:
+    error = outcome.error
+    delay = next_delay(
+        step.retry,
+        error.error_class,
+        n_retries=fact.n_retries,
+        n_lost=fact.n_lost,
+        jitter=fact.jitter,
+        retry_after=outcome.retry_after,
+    )
+    if delay is not None and turn.snapshot.verdict is None:
+        return _Retry(error.as_json(), delay)
+    return _GiveUp(error.as_json(), timed_out=error.error_class is ErrorClass.TIMEOUT)
+
+
+def move_step(turn: Turn, step: StepPlan, ref: Ref, move: Move) -> None:
+    """Carry the move out on a plain step."""
+    position = ref.position
+    subject = Subject(ref=ref, to=StepState.COMPLETED)
+    turn.decision.subject = subject
+    match move:
+        case _Done(ends_run=outcome) if outcome:
+            turn.set(position, Code.COMPLETED)
+            turn.emit("step.completed", ref)
+            turn.drain(Verdict(RunState.COMPLETED, outcome=outcome, step=step.key))
+        case _Done():
+            turn.complete(position, routes=move.routes)
+        case _Again():
+            _again(turn, subject, move.delay)
+            turn.set(position, Code.WAIT_TIMER if move.delay else Code.READY)
+        case _Retry():
+            _retry(turn, subject, move)
+            turn.set(position, Code.RETRYING if move.delay else Code.READY)
+        case _GiveUp():
+            turn.give_up(position, move.error, timed_out=move.timed_out)
+            subject.to, subject.error = turn.snapshot.state(position), move.error
+        case _Park():
+            _park(turn, subject, move)
+            turn.set(position, WAIT_CODES[move.kind])
+        case _Loop():
+            subject.to, subject.loop_total = StepState.RUNNING, move.total
+            turn.set(position, Code.LOOPING)
+            turn.snapshot.loops[position] = Loop(total=move.total)
+            if move.total == 0:
+                turn.decision.loops_done.append(position)
+        case _:
+            assert_never(move)
+
+
+def move_item(turn: Turn, step: StepPlan, ref: Ref, move: Move) -> None:
+    """Carry the move out on one item of a for_each; closes the loop after its last one."""
+    loop = turn.snapshot.loops[ref.position]
+    subject = Subject(ref=ref, to=StepState.COMPLETED)
+    turn.decision.subject = subject
+    match move:
+        case _Done():
+            loop.ok += 1
+            turn.emit("step.completed", ref)
+            if move.ends_run:
+                turn.drain(Verdict(RunState.COMPLETED, outcome=move.ends_run, step=step.key))
+        case _Again():
+            _again(turn, subject, move.delay)
+            _hold_item(loop, ref, "timer" if move.delay else "")
+        case _Retry():
+            _retry(turn, subject, move)
+            if move.delay:
+                loop.retrying += 1
+            else:
+                _hold_item(loop, ref, "")
+        case _GiveUp():
+            loop.failed += 1
+            subject.to = StepState.TIMED_OUT if move.timed_out else StepState.FAILED
+            subject.error = move.error
+            turn.emit(f"step.{subject.to}", ref, error=move.error)
+        case _Park():
+            _park(turn, subject, move)
+            _hold_item(loop, ref, move.kind)
+        case _Loop():
+            raise AssertionError("an item is never expanded again")
+        case _:
+            assert_never(move)
+    _close_when_over(turn, step, loop)
+
+
+def _hold_item(loop: Loop, ref: Ref, kind: str) -> None:
+    if kind:
+        loop.waits[kind] = loop.waits.get(kind, 0) + 1
+    elif ref.index is not None:
+        loop.ready.append(ref.index)
+
+
+def _close_when_over(turn: Turn, step: StepPlan, loop: Loop) -> None:
+    if loop.live:
+        return
+    lost = step.for_each is not None and admission.is_lost(step.for_each.min_success, loop)
+    if loop.released == loop.total or lost:
+        turn.decision.loops_done.append(step.position)
+
+
+def _again(turn: Turn, subject: Subject, delay: float) -> None:
+    subject.again = True
+    if delay:
+        subject.to, subject.wake_after, subject.wake_kind = StepState.WAITING, delay, "repeat"
+        turn.emit("timer.set", subject.ref, kind="repeat", seconds=delay)
+    else:
+        subject.to = StepState.READY
+        turn.emit("step.ready", subject.ref)
+
+
+def _retry(turn: Turn, subject: Subject, move: _Retry) -> None:
+    """Behind a timer, or (a lost worker) at once."""
+    turn.emit("step.retry_scheduled", subject.ref, delay_s=round(move.delay, 3), error=move.error)
+    subject.error = move.error
+    if move.delay:
+        subject.to = StepState.RETRYING
+        subject.wake_after, subject.wake_kind = move.delay, "retry"
+    else:
+        subject.to = StepState.READY
+        turn.emit("step.ready", subject.ref)
+
+
+def _park(turn: Turn, subject: Subject, move: _Park) -> None:
+    subject.to = StepState.WAITING
+    turn.emit("step.waiting", subject.ref, waiting_for=move.kind, why=move.why)

@@ -1,0 +1,193 @@
+"""The compact state of a run: all that planning needs, a byte a step and a byte an edge.
+
+It stands on the run row and is decided from in memory, so that a settle reads one row. Details
+(inputs, outputs, errors) stand in the step rows.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import asdict, dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import orjson
+
+from orchestrator.core.states import StepState
+
+FORMAT_VERSION = 1
+_HEADER = struct.Struct("<BHHH")
+QUEUED = 0x80
+"""Bit beside READY: a message for the step is on its way, or a canvas carries it."""
+
+
+class Code(IntEnum):
+    """A step's state as one byte. The waits differ by what they wait for."""
+
+    BLOCKED = 0
+    READY = 1
+    RUNNING = 2
+    RETRYING = 3
+    LOOPING = 4  # a for_each whose items are at work; shown as running
+    COMPLETED = 5
+    FAILED = 6
+    SKIPPED = 7
+    TIMED_OUT = 8
+    CANCELLED = 9
+    COMPENSATING = 10
+    COMPENSATED = 11
+    # what needs attention first comes first: the run shows the lowest of its waits
+    WAIT_PERSON = 16
+    WAIT_REVIEW = 17
+    WAIT_BUDGET = 18
+    WAIT_SERVICE = 19
+    WAIT_SIGNAL = 20
+    WAIT_CHILD = 21
+    WAIT_TIMER = 22
+
+
+WAIT_CODES: dict[str, Code] = {
+    "person": Code.WAIT_PERSON,
+    "review": Code.WAIT_REVIEW,
+    "budget": Code.WAIT_BUDGET,
+    "service": Code.WAIT_SERVICE,
+    "signal": Code.WAIT_SIGNAL,
+    "child": Code.WAIT_CHILD,
+    "timer": Code.WAIT_TIMER,
+}
+WAIT_WORDS: dict[int, str] = {int(code): word for word, code in WAIT_CODES.items()}
+ENDED = frozenset(
+    map(int, (Code.COMPLETED, Code.FAILED, Code.SKIPPED, Code.TIMED_OUT, Code.CANCELLED))
+) | {int(Code.COMPENSATED)}
+
+_STATE_OF: dict[int, StepState] = {
+    int(code): StepState(code.name.lower())
+    for code in Code
+    if code < Code.WAIT_PERSON and code is not Code.LOOPING
+} | {int(Code.LOOPING): StepState.RUNNING}
+
+
+class Mark(IntEnum):
+    """What became of an edge."""
+
+    OPEN = 0
+    TAKEN = 1
+    DEAD = 2
+
+
+@dataclass(slots=True)
+class Loop:
+    """Counters of one for_each at work. ``ready`` and ``queued`` list item indexes; the rest are
+    counts. ``released`` items are always the first so many."""
+
+    total: int
+    released: int = 0
+    running: int = 0
+    retrying: int = 0
+    ok: int = 0
+    failed: int = 0
+    ready: list[int] = field(default_factory=list)
+    queued: list[int] = field(default_factory=list)
+    waits: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def live(self) -> int:
+        """Items released and not ended."""
+        return self.released - self.ok - self.failed
+
+    @property
+    def waiting(self) -> int:
+        """Items parked."""
+        return sum(self.waits.values())
+
+
+@dataclass(slots=True)
+class Verdict:
+    """How the run shall end once its running bodies are done; nothing new starts meanwhile."""
+
+    state: str
+    outcome: str = ""
+    error: dict[str, Any] | None = None
+    step: str = ""
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """The compact state, unpacked. ``held`` are failed steps whose policy paused the run."""
+
+    codes: bytearray
+    marks: bytearray
+    running: int = 0
+    paused: bool = False
+    loops: dict[int, Loop] = field(default_factory=dict)
+    held: list[int] = field(default_factory=list)
+    warnings: list[dict[str, Any]] = field(default_factory=list)
+    verdict: Verdict | None = None
+
+    @classmethod
+    def fresh(cls, n_steps: int, n_edges: int) -> Snapshot:
+        """All blocked, all edges open."""
+        return cls(codes=bytearray(n_steps), marks=bytearray(n_edges))
+
+    def copy(self) -> Snapshot:
+        """An independent copy for a planner to change."""
+        if not (self.loops or self.held or self.warnings or self.verdict):
+            return Snapshot(bytearray(self.codes), bytearray(self.marks), self.running, self.paused)
+        return unpack(self.pack())
+
+    def code(self, position: int) -> int:
+        """The step's code without the queued bit."""
+        return self.codes[position] & ~QUEUED
+
+    def state(self, position: int) -> StepState:
+        """The step's state in the words of the API."""
+        code = self.code(position)
+        return StepState.WAITING if code >= Code.WAIT_PERSON else _STATE_OF[code]
+
+    def pack(self) -> bytes:
+        """The bytes stored on the run row."""
+        head = _HEADER.pack(FORMAT_VERSION, len(self.codes), len(self.marks), self.running)
+        return b"".join((head, self.codes, self.marks, self._pack_extras()))
+
+    def _pack_extras(self) -> bytes:
+        if not (self.paused or self.loops or self.held or self.warnings or self.verdict):
+            return b""
+        extras: dict[str, Any] = {}
+        if self.paused:
+            extras["paused"] = True
+        if self.loops:
+            extras["loops"] = {str(p): asdict(loop) for p, loop in self.loops.items()}
+        if self.held:
+            extras["held"] = self.held
+        if self.warnings:
+            extras["warnings"] = self.warnings
+        if self.verdict:
+            extras["verdict"] = asdict(self.verdict)
+        return orjson.dumps(extras)
+
+
+def unpack(data: bytes | memoryview) -> Snapshot:
+    """The snapshot stored in ``data``; ValueError for another format version."""
+    data = bytes(data)
+    version, n_steps, n_edges, running = _HEADER.unpack_from(data)
+    if version != FORMAT_VERSION:
+        raise ValueError(f"compact state has format {version}, this build reads {FORMAT_VERSION}")
+    steps_end = _HEADER.size + n_steps
+    edges_end = steps_end + n_edges
+    snapshot = Snapshot(
+        codes=bytearray(data[_HEADER.size : steps_end]),
+        marks=bytearray(data[steps_end:edges_end]),
+        running=running,
+    )
+    if edges_end < len(data):
+        _unpack_extras(snapshot, orjson.loads(data[edges_end:]))
+    return snapshot
+
+
+def _unpack_extras(snapshot: Snapshot, extras: dict[str, Any]) -> None:
+    snapshot.paused = extras.get("paused", False)
+    snapshot.loops = {int(p): Loop(**loop) for p, loop in extras.get("loops", {}).items()}
+    snapshot.held = extras.get("held", [])
+    snapshot.warnings = extras.get("warnings", [])
+    if "verdict" in extras:
+        snapshot.verdict = Verdict(**extras["verdict"])

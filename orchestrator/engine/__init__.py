@@ -1,0 +1,49 @@
+"""The engine's use cases; this module is THE FACE, the only part that other apps import.
+
+A public function is one transaction (``run_step``: several, with the bodies between them). The
+engine knows no account, browser or queue: tenant and actor are opaque strings, wake-ups go
+through a port.
+"""
+
+from orchestrator.engine.blueprints import compiled, pinned_digest, register_blueprint
+from orchestrator.engine.control import cancel_run, pause_run, resume_run
+from orchestrator.engine.family import cancel_children, tell_parent
+from orchestrator.engine.inbox import SignalResult, deliver_decision, send_signal
+from orchestrator.engine.leases import keeper
+from orchestrator.engine.parts import InstalledParts
+from orchestrator.engine.pictures import Overview, RunPicture, StepPicture
+from orchestrator.engine.ports import Dispatcher, LaneControl, set_dispatcher
+from orchestrator.engine.pulse import beat_once
+from orchestrator.engine.reading import item_pictures, overview, picture, step_items
+from orchestrator.engine.start import start_run
+from orchestrator.engine.steps import Order, run_step
+
+__all__ = [
+    "Dispatcher",
+    "InstalledParts",
+    "LaneControl",
+    "Order",
+    "Overview",
+    "RunPicture",
+    "SignalResult",
+    "StepPicture",
+    "beat_once",
+    "cancel_children",
+    "cancel_run",
+    "compiled",
+    "deliver_decision",
+    "item_pictures",
+    "keeper",
+    "overview",
+    "pause_run",
+    "picture",
+    "pinned_digest",
+    "register_blueprint",
+    "resume_run",
+    "run_step",
+    "send_signal",
+    "set_dispatcher",
+    "start_run",
+    "step_items",
+    "tell_parent",
+]

@@ -1,0 +1,117 @@
+"""A run is born: the row, the first steps and the first events, in the caller's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from orchestrator.clock import new_id
+from orchestrator.core import planning
+from orchestrator.core.compiled import CompiledWorkflow
+from orchestrator.core.decision import EventDraft
+from orchestrator.core.errors import InvalidRequest
+from orchestrator.core.schemas import compile_schema
+from orchestrator.core.snapshot import Snapshot
+from orchestrator.core.states import RunState
+from orchestrator.engine import writing
+from orchestrator.engine.settled import Settled
+from orchestrator.engine.values import Values
+from orchestrator.engine.writing import Change
+from orchestrator.models import moves
+from orchestrator.models.rows import RunRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Birth:
+    """What a new run is made of. ``parent`` and ``parent_step`` for a child."""
+
+    tenant: str
+    blueprint_id: int
+    workflow_name: str
+    version: int
+    input: Any
+    actor: str
+    correlation_id: str | None = None
+    context: Any = None
+    trigger: Mapping[str, Any] = field(default_factory=dict)
+    traceparent: str = ""
+    parent: UUID | None = None
+    parent_step: UUID | None = None
+    depth: int = 0
+
+
+def check_input(workflow: CompiledWorkflow, data: Any) -> None:
+    """InvalidRequest (``input_invalid``, with pointers) unless the input fits the document."""
+    schema = workflow.input_schema if workflow.input_schema is not None else {"type": "object"}
+    problems = compile_schema(schema).check(data)
+    if problems:
+        raise InvalidRequest(
+            "the input does not fit the workflow's input schema",
+            code="input_invalid",
+            problems=[
+                {"pointer": f"/input{p.pointer}", "code": "schema", "detail": p.message}
+                for p in problems
+            ],
+        )
+
+
+def give_birth(birth: Birth, workflow: CompiledWorkflow) -> Settled:
+    """Write the run; call inside a transaction, after ``check_input``. Nothing is sent yet."""
+    run = _row(birth, workflow)
+    values = Values(run, workflow)
+    decision = planning.begin(workflow, values)
+    payload = {"workflow": birth.workflow_name, "version": birth.version}
+    decision.events.insert(0, EventDraft("run.started", None, payload))
+    run.snapshot = Snapshot.fresh(len(workflow.steps), len(workflow.edges))
+    moves.insert_run(
+        {
+            "id": run.id,
+            "tenant": run.tenant,
+            "blueprint_id": run.blueprint_id,
+            "workflow": run.workflow,
+            "workflow_version": run.workflow_version,
+            "compact": run.snapshot.pack(),
+            "input": run.input,
+            "context": birth.context,
+            "trigger": run.trigger,
+            "started_by": run.started_by,
+            "correlation_id": run.correlation_id,
+            "traceparent": run.traceparent,
+            "parent_id": run.parent_id,
+            "parent_step": run.parent_step,
+            "depth": run.depth,
+        },
+        time_limit=timedelta(seconds=workflow.timeout_s),
+        is_wall=workflow.timeout_is_wall,
+    )
+    change = Change(run=run, workflow=workflow, decision=decision, actor=birth.actor)
+    writing.write(change, values)
+    writing.write_beside(change, values)
+    return Settled(
+        run_id=run.id, workflow=workflow, dispatch=decision.dispatch, posted=change.posted
+    )
+
+
+def _row(birth: Birth, workflow: CompiledWorkflow) -> RunRow:
+    run_id = new_id()
+    return RunRow(
+        id=run_id,
+        tenant=birth.tenant,
+        blueprint_id=birth.blueprint_id,
+        workflow=birth.workflow_name,
+        workflow_version=birth.version,
+        state=RunState.PENDING,
+        version=0,
+        snapshot=Snapshot.fresh(len(workflow.steps), len(workflow.edges)),
+        input=birth.input,
+        trigger=dict(birth.trigger),
+        started_by=birth.actor,
+        correlation_id=birth.correlation_id or str(run_id),
+        traceparent=birth.traceparent,
+        depth=birth.depth,
+        parent_id=birth.parent,
+        parent_step=birth.parent_step,
+    )

@@ -1,0 +1,119 @@
+"""Blueprints: registered once, compiled once a process."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import orjson
+from django.db import transaction
+
+from orchestrator.core.compiled import CompiledWorkflow
+from orchestrator.core.compiling import compile_workflow
+from orchestrator.core.definition import (
+    Document,
+    canonical_json,
+    digest,
+    document_edges,
+    parse_document,
+)
+from orchestrator.core.errors import InvariantBroken, NotFound
+from orchestrator.executors.registry import get_executor
+from orchestrator.models import Blueprint, EdgeDefinition, StepDefinition
+
+_KEPT = 512
+_STEP_TYPES = ("agent", "tool", "human_gate", "sub_workflow", "router", "wait")
+
+
+def pinned_digest(canonical: bytes, pins: Mapping[str, str]) -> str:
+    """SHA-256 over the canonical document and the digests its children are pinned to."""
+    if not pins:
+        return digest(canonical)
+    return hashlib.sha256(canonical + b"\n" + canonical_json(dict(pins))).hexdigest()
+
+
+@transaction.atomic
+def register_blueprint(
+    *,
+    tenant: str,
+    document: Document,
+    value: Mapping[str, Any],
+    canonical: bytes,
+    pins: Mapping[str, str],
+    version: int = 1,
+) -> Blueprint:
+    """The frozen blueprint of this document; the same document with the same pins is one row.
+
+    ``document`` must have passed validation; ``value`` is its plain JSON and ``canonical`` the
+    canonical bytes of it, ``version`` the number that it is first published as.
+    """
+    blueprint, created = Blueprint.objects.get_or_create(
+        tenant=tenant,
+        digest=pinned_digest(canonical, pins),
+        defaults={
+            "name": document.name,
+            "document": value,
+            "canonical": canonical,
+            "pins": dict(pins),
+            "version": version,
+        },
+    )
+    if created:
+        _describe(blueprint, document, value)
+    return blueprint
+
+
+def _describe(blueprint: Blueprint, document: Document, value: Mapping[str, Any]) -> None:
+    queues = default_queues()
+    StepDefinition.objects.bulk_create(
+        StepDefinition(
+            blueprint=blueprint,
+            key=key,
+            title=step.title or "",
+            type=step.type,
+            queue=step.queue or queues[step.type],
+            position=position,
+            config=value["steps"][key],
+        )
+        for position, (key, step) in enumerate(document.steps.items())
+    )
+    EdgeDefinition.objects.bulk_create(
+        EdgeDefinition(
+            blueprint=blueprint,
+            source=edge.source,
+            target=edge.target,
+            on=edge.on,
+            when=edge.when or "",
+            routes=list(edge.routes or ()),
+            position=position,
+        )
+        for position, edge in enumerate(document_edges(document))
+    )
+
+
+def default_queues() -> dict[str, str]:
+    """The queue of each step type, as its executor says."""
+    return {step_type: get_executor(step_type).queue for step_type in _STEP_TYPES}
+
+
+@lru_cache(maxsize=_KEPT)
+def compiled(blueprint_id: int) -> CompiledWorkflow:
+    """The blueprint, ready to run; cached in the process, as it never changes.
+
+    Raises NotFound for an unknown id, InvariantBroken when the stored bytes do not fit the digest.
+    """
+    row = (
+        Blueprint.objects.filter(pk=blueprint_id).values_list("canonical", "pins", "digest").first()
+    )
+    if row is None:
+        raise NotFound(f"there is no blueprint {blueprint_id}")
+    canonical, pins, expected = bytes(row[0]), row[1], row[2]
+    if pinned_digest(canonical, pins) != expected:
+        raise InvariantBroken(f"blueprint {blueprint_id} does not have the digest it is stored by")
+    value = orjson.loads(canonical)
+    document, problems = parse_document(value)
+    if document is None:
+        raise InvariantBroken(f"blueprint {blueprint_id} cannot be read: {problems[0].message}")
+    return compile_workflow(document, value, queues=default_queues(), pins=pins)

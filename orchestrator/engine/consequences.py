@@ -1,0 +1,65 @@
+"""What an answer leaves beside its step's move: timers, attempts, dead letters, a child run."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from orchestrator.core.decision import Subject
+from orchestrator.core.errors import ErrorClass
+from orchestrator.core.outcomes import Failed, Outcome, StartChild, Waiting
+from orchestrator.core.settling import Expanded
+from orchestrator.core.states import StepState
+from orchestrator.engine import children
+from orchestrator.engine.settled import Settled
+from orchestrator.engine.writing import Change
+from orchestrator.models import moves
+from orchestrator.models.rows import StepRow
+
+_NO_DEAD_LETTER = frozenset({ErrorClass.REJECTED, ErrorClass.CANCELLED})
+_ENDS = frozenset({StepState.FAILED, StepState.TIMED_OUT, StepState.SKIPPED})
+
+
+def write_consequences(
+    change: Change,
+    row: StepRow,
+    outcome: Outcome | Expanded,
+    settled: Settled,
+    *,
+    lost: bool,
+) -> None:
+    """Write them in the transaction of the move. ``row`` is the step as it was before."""
+    subject = change.decision.subject
+    if subject is None:
+        return
+    if row.state in (StepState.WAITING, StepState.RETRYING):
+        moves.drop_timers([row.id])
+    if subject.wake_after is not None:
+        moves.set_timer(change.run.id, row.id, subject.wake_kind, subject.wake_after)
+    match outcome:
+        case Waiting(due=due) if due is not None:
+            after = due.total_seconds() if isinstance(due, timedelta) else due
+            moves.set_timer(change.run.id, row.id, "wait", after)
+        case StartChild():
+            settled.children.append(children.start_child(change, row, outcome))
+        case Failed():
+            _record_failure(change, row, outcome, subject, lost=lost)
+        case _:
+            pass
+
+
+def _record_failure(
+    change: Change, row: StepRow, outcome: Failed, subject: Subject, *, lost: bool
+) -> None:
+    error = outcome.error.as_json()
+    if row.state == StepState.RUNNING:
+        word = "worker_lost" if lost else str(subject.to)
+        moves.record_attempt(row.id, outcome=word, error=error)
+    if subject.to not in _ENDS or outcome.error.error_class in _NO_DEAD_LETTER:
+        return
+    reason = "exhausted"
+    if lost:
+        reason = "quarantined"
+    elif outcome.error.error_class.value not in change.workflow.steps[row.position].retry.on:
+        reason = "permanent"
+    service = str(change.workflow.steps[row.position].config.get("service", ""))
+    moves.dead_letter(row.id, service=service, reason=reason, error=error)

@@ -1,0 +1,98 @@
+"""The end of a run: its output, its outcome, the summary, and who is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orchestrator.conf import engine_settings
+from orchestrator.core.decision import Decision
+from orchestrator.core.errors import ConditionError, ErrorClass, StepError
+from orchestrator.core.states import RunState
+from orchestrator.engine.values import Values
+from orchestrator.models import moves, rows
+from orchestrator.models.rows import RunRow
+
+SUCCEEDED = "succeeded"
+MAX_ROUTE = 100
+MICRO = 1_000_000
+
+
+def final_words(decision: Decision, values: Values, *, subject_cost: int | None) -> dict[str, Any]:
+    """What the run row gets at its end, and under ``event`` the payload of the terminal event.
+
+    An ``output`` that cannot be evaluated fails the run (``condition_error``): the decision's
+    state is changed accordingly.
+    """
+    snapshot = decision.snapshot
+    verdict = snapshot.verdict
+    error = verdict.error if verdict is not None else None
+    outcome = verdict.outcome if verdict is not None else SUCCEEDED
+    output = None
+    values.see(snapshot)
+    if decision.run_state is RunState.COMPLETED:
+        try:
+            output = run_output(values)
+        except ConditionError as failure:
+            decision.run_state = RunState.FAILED
+            error = StepError(
+                error_class=ErrorClass.CONDITION_ERROR, message=f"output: {failure}"
+            ).as_json()
+            outcome = ""
+    event: dict[str, Any] = {"summary": _summary(values, decision, subject_cost)}
+    if error is not None:
+        event["error"] = error
+        if verdict is not None and verdict.step:
+            event["step"] = verdict.step
+    if outcome:
+        event["outcome"] = outcome
+    return {
+        "output": output,
+        "error": error,
+        "outcome": outcome,
+        "warnings": snapshot.warnings,
+        "event": event,
+    }
+
+
+def run_output(values: Values) -> Any:
+    """The run's output: the document's template, else the outputs of all last steps by key."""
+    workflow = values.workflow
+    if workflow.output is not None:
+        by_key = workflow.by_key
+        values.load(by_key[key] for key in workflow.output.references if key in by_key)
+        return workflow.output.render(values.scope())
+    last = [step for step in workflow.last_steps]
+    values.load(step.position for step in last)
+    return {s.key: values.outputs[s.position] for s in last if s.position in values.outputs}
+
+
+def _summary(values: Values, decision: Decision, subject_cost: int | None) -> dict[str, Any]:
+    """FORMAT section 4, Completion: built from the history, with this decision's own events."""
+    history = rows.read_summary(values.run.id)
+    counts = history.counts
+    for draft in decision.events:
+        counts[draft.type] = counts.get(draft.type, 0) + 1
+        if draft.type == "step.completed" and draft.ref and draft.ref.index is None:
+            history.route.append(values.workflow.steps[draft.ref.position].key)
+    cost = history.cost_microusd + (subject_cost or 0)
+    return {
+        "route": history.route[:MAX_ROUTE],
+        "waits": counts.get("step.waiting", 0),
+        "retries": counts.get("step.retry_scheduled", 0),
+        "repairs": sum(n for name, n in counts.items() if name.startswith("repair.")),
+        "effects": counts.get("effect.receipt", 0),
+        "compensations": counts.get("compensation.completed", 0),
+        "cost_usd": cost / MICRO,
+    }
+
+
+def tell(run: RunRow, decision: Decision) -> list[int]:
+    """Outbox messages about the end: to the parent run, and to subscribers; their ids."""
+    posted = []
+    moves.drop_run_timers(run.id)
+    if run.parent_id is not None:
+        payload = {"parent": str(run.parent_id), "parent_step": str(run.parent_step)}
+        posted.append(moves.post("child.ended", run.id, payload))
+    if engine_settings().subscribers.get("run.ended"):
+        posted.append(moves.post("run.ended", run.id, {"state": str(decision.run_state)}))
+    return posted

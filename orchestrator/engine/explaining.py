@@ -1,0 +1,179 @@
+"""Why a run stands where it stands, in one sentence for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from orchestrator.core.states import RunState, StepState
+from orchestrator.engine.pictures import StepPicture
+from orchestrator.models import Event, Run
+
+# What needs attention first is told first.
+_URGENCY = ("person", "review", "budget", "service", "signal", "child", "timer")
+_NAMED = 3
+
+
+def explain(run: Run, steps: Sequence[StepPicture], *, event: Event | None, now: datetime) -> str:
+    """One sentence: what runs, or what is waited for, of whom and until when, or how it ended.
+
+    ``event`` is the history's line that ended or paused the run, where there is one.
+    """
+    state = RunState(run.state)
+    ended = _ENDED.get(state)
+    if ended is not None:
+        return ended(run, event)
+    if state is RunState.PAUSED:
+        return _paused(event)
+    if state is RunState.COMPENSATING:
+        return "What was done is being undone, last effect first."
+    return _waits(steps, now) if state is RunState.WAITING else _works(steps, now)
+
+
+# -- ended and paused ------------------------------------------------------------------------------
+
+
+def _completed(run: Run, _event: Event | None) -> str:
+    took = length(run.finished_at - run.created_at) if run.finished_at else "a while"
+    odd = run.outcome not in ("", "succeeded")
+    outcome = f" with the outcome {run.outcome}" if odd else ""
+    warned = len(run.warnings)
+    also = f" {warned} step{_s(warned)} failed on the way: see warnings." if warned else ""
+    return f"Completed{outcome} after {took}.{also}"
+
+
+def _failed(run: Run, event: Event | None) -> str:
+    step = event.payload.get("step") if event else None
+    message = str((run.error or {}).get("message", "no reason was recorded")).rstrip(".")
+    return f"Failed at step {step}: {message}." if step else f"Failed: {message}."
+
+
+def _cancelled(_run: Run, event: Event | None) -> str:
+    return f"Cancelled{_by(event)}."
+
+
+def _timed_out(_run: Run, _event: Event | None) -> str:
+    return "The time allowed for the whole run was over before it had finished."
+
+
+_ENDED: Mapping[RunState, Callable[[Run, Event | None], str]] = {
+    RunState.COMPLETED: _completed,
+    RunState.FAILED: _failed,
+    RunState.CANCELLED: _cancelled,
+    RunState.TIMED_OUT: _timed_out,
+}
+
+
+def _paused(event: Event | None) -> str:
+    return f"Paused{_by(event)}. Nothing new starts until somebody resumes it."
+
+
+def _by(event: Event | None) -> str:
+    if event is None:
+        return ""
+    who = f" by {event.actor}" if event.actor else ""
+    reason = str(event.payload.get("reason") or "").rstrip(".")
+    return f"{who}: {reason}" if reason else who
+
+
+# -- under way -------------------------------------------------------------------------------------
+
+
+def _waits(steps: Sequence[StepPicture], now: datetime) -> str:
+    waiting = [step for step in steps if step.state is StepState.WAITING]
+    if not waiting:
+        return "Waits; the next step is being chosen."
+    waiting.sort(key=_urgency)
+    first, more = waiting[0], len(waiting) - 1
+    also = f" {more} more step{_s(more)} wait{'s' if more == 1 else ''}." if more else ""
+    return f"Step {first.name}: {_wait_reason(first).rstrip('.')}{_until(first, now)}.{also}"
+
+
+def _urgency(step: StepPicture) -> tuple[int, int]:
+    kind = step.waiting_for
+    place = _URGENCY.index(kind) if kind in _URGENCY else len(_URGENCY)
+    return place, step.position
+
+
+def _wait_reason(step: StepPicture) -> str:
+    if step.waiting_for == "child":
+        return f"waits for its sub-workflow, run {step.child}" if step.child else "starts a run"
+    if step.why:
+        return step.why[0].lower() + step.why[1:]
+    if step.waiting_for == "signal":
+        return f"waits for the signal {step.waiting_key}"
+    return f"waits for a {step.waiting_for or 'wake-up'}"
+
+
+def _works(steps: Sequence[StepPicture], now: datetime) -> str:
+    running = [s for s in steps if s.state is StepState.RUNNING]
+    if running:
+        return f"{_names(running)} {_are(running)} running{_attempts(running)}."
+    retrying = [s for s in steps if s.state is StepState.RETRYING]
+    if retrying:
+        return _retry(min(retrying, key=lambda s: s.until or now), now)
+    ready = [s for s in steps if s.state is StepState.READY]
+    if ready:
+        queue = f"a worker on queue {ready[0].queue}"
+        wait = "waits" if len(ready) == 1 else "wait"
+        return f"{_names(ready)} {_are(ready)} ready and {wait} for {queue}."
+    waiting = any(s.state is StepState.WAITING for s in steps)
+    return _waits(steps, now) if waiting else "The next step is being chosen."
+
+
+def _retry(step: StepPicture, now: datetime) -> str:
+    message = str((step.error or {}).get("message", "an error")).rstrip(".")
+    return f"Step {step.name} failed ({message}) and is tried again{_at(step.until, now)}."
+
+
+def _names(steps: Sequence[StepPicture]) -> str:
+    # The parent of a loop is shown by its items.
+    items = {s.key for s in steps if s.scope}
+    named = [s.name for s in steps if s.scope or s.key not in items]
+    more = len(named) - _NAMED
+    text = ", ".join(named[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return f"Step{_s(len(named))} {text}"
+
+
+def _are(steps: Sequence[StepPicture]) -> str:
+    return "is" if len(steps) == 1 else "are"
+
+
+def _attempts(steps: Sequence[StepPicture]) -> str:
+    return f" (attempt {steps[0].attempt})" if len(steps) == 1 and steps[0].attempt > 1 else ""
+
+
+def _until(step: StepPicture, now: datetime) -> str:
+    if step.until is None:
+        return ""
+    return f", until {moment(step.until)} ({_distance(step.until - now)})"
+
+
+def _at(until: datetime | None, now: datetime) -> str:
+    return "" if until is None else f" at {moment(until)} ({_distance(until - now)})"
+
+
+def moment(at: datetime) -> str:
+    """An instant to the second, in UTC."""
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _distance(span: timedelta) -> str:
+    return f"in {length(span)}" if span > timedelta() else "due now"
+
+
+def length(span: timedelta) -> str:
+    """A duration in at most two units: ``3 d 4 h``, ``12 min``, ``1.4 s``."""
+    seconds = max(0.0, span.total_seconds())
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = [(days, "d"), (hours, "h"), (minutes, "min")]
+    shown = [f"{n} {unit}" for n, unit in parts if n][:2]
+    return " ".join(shown) or "1 min"
+
+
+def _s(n: int) -> str:
+    return "" if n == 1 else "s"

@@ -1,0 +1,88 @@
+"""Keeping the leases of this process alive, and ending the process when a body hangs.
+
+One thread a process renews what is registered, independent of the bodies. When a body is over its
+time limit by ``GRACE_S``, the step has been fenced long since (its lease ended with its time);
+the process is ended so that the hanging code cannot go on (DESIGN section 4, Pools).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import UUID
+
+from django.db import DatabaseError, connection
+
+from orchestrator.conf import engine_settings
+from orchestrator.models import moves
+
+logger = logging.getLogger(__name__)
+
+GRACE_S = 5.0
+
+
+class LeaseKeeper:
+    """The leases that the threads of this process hold. ``may_exit``: end it when a body hangs."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: dict[UUID, tuple[int, float]] = {}
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._pid = 0
+        self.may_exit = False
+
+    @contextmanager
+    def holding(self, step_id: UUID, fence: int, *, timeout_s: float) -> Iterator[None]:
+        """Keep the lease for as long as the body runs."""
+        self._ensure_thread()
+        with self._lock:
+            self._held[step_id] = (fence, time.monotonic() + timeout_s)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._held.pop(step_id, None)
+
+    def _ensure_thread(self) -> None:
+        if self._pid == os.getpid() and self._thread is not None and self._thread.is_alive():
+            return
+        with self._lock:
+            if self._pid != os.getpid():  # forked: the parent's thread and leases are not ours
+                self._held = {}
+                self._pid = os.getpid()
+            self._thread = threading.Thread(target=self._run, name="leases", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        interval = engine_settings().renew_every.total_seconds()
+        while not self._wake.wait(interval):
+            self.renew_once()
+
+    def renew_once(self) -> None:
+        """Renew everything held; a database that is away is tried again next time."""
+        with self._lock:
+            held = dict(self._held)
+        self._end_hanging(held)
+        if not held:
+            return
+        try:
+            moves.renew_leases([(i, f) for i, (f, _) in held.items()], engine_settings().lease)
+        except DatabaseError:
+            logger.warning("leases could not be renewed; trying again", exc_info=True)
+            connection.close()
+
+    def _end_hanging(self, held: dict[UUID, tuple[int, float]]) -> None:
+        now = time.monotonic()
+        for step_id, (_, over_at) in held.items():
+            if self.may_exit and now > over_at + GRACE_S:
+                logger.error("step %s hangs beyond its time limit: ending this process", step_id)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+keeper = LeaseKeeper()

@@ -1,0 +1,47 @@
+"""What the engine asks of the outside; filled in by ``OrchestratorConfig.ready()``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+from uuid import UUID
+
+from orchestrator.core.compiled import CompiledWorkflow
+from orchestrator.core.decision import Ref
+
+
+class Dispatcher(Protocol):
+    """Sends wake-ups for READY work. Called after commit; must not raise when a broker is away:
+    the READY rows are the truth and a sweep sends again."""
+
+    def dispatch(self, run_id: UUID, workflow: CompiledWorkflow, refs: Sequence[Ref]) -> None:
+        """Send what carries ``refs``."""
+        ...
+
+    def depth(self, queue: str) -> int:
+        """Messages waiting in the queue; 0 also when nobody can tell."""
+        ...
+
+
+class LaneControl(Protocol):
+    """Tells a worker in a fused stretch whether to take the next step or to give way."""
+
+    def takes_next(self) -> bool:
+        """Whether the worker may claim another step in the same transaction."""
+        ...
+
+
+class _Ports:
+    dispatcher: Dispatcher | None = None
+
+
+def set_dispatcher(dispatcher: Dispatcher) -> None:
+    """Name the dispatcher of this process."""
+    _Ports.dispatcher = dispatcher
+
+
+def dispatcher() -> Dispatcher:
+    """The dispatcher of this process."""
+    if _Ports.dispatcher is None:
+        raise RuntimeError("no dispatcher is set: OrchestratorConfig.ready() has not run")
+    return _Ports.dispatcher

@@ -1,0 +1,93 @@
+"""Finding what was lost: leases of dead workers, time limits, messages that never arrived.
+
+Level-triggered and bounded; two sweeps at once do no harm (the run's lock, skipped when taken).
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from uuid import UUID
+
+from django.db import transaction
+
+from orchestrator.conf import engine_settings
+from orchestrator.core import planning
+from orchestrator.core.decision import Ref
+from orchestrator.core.errors import ErrorClass, StepError
+from orchestrator.core.outcomes import Failed
+from orchestrator.engine import outbox, ports
+from orchestrator.engine.blueprints import compiled
+from orchestrator.engine.settle import apply_change, carry_out, decide
+from orchestrator.engine.settled import Settled
+from orchestrator.engine.sweeping import each
+from orchestrator.engine.values import Values
+from orchestrator.engine.writing import Change
+from orchestrator.models import rows, sweeps
+
+
+def expire_leases(limit: int = 100) -> int:
+    """End the attempts whose lease is over, as timed out or as lost with their worker."""
+    return each(sweeps.expired_leases(limit), _expire)
+
+
+def _expire(found: tuple[UUID, UUID, int]) -> bool:
+    run_id, step_id, fence = found
+    with transaction.atomic():
+        run = rows.lock_run(run_id, skip_locked=True)
+        if run is None or run.ended or not sweeps.lease_is_over(step_id, fence):
+            return False
+        row = rows.read_step(step_id)
+        if row is None:
+            return False
+        workflow = compiled(run.blueprint_id)
+        lost = not sweeps.timed_out(step_id)
+        if lost:
+            words = f"worker {row.worker} was lost during attempt {row.attempt}"
+            error = StepError(error_class=ErrorClass.WORKER_LOST, message=words)
+        else:
+            limit_s = workflow.steps[row.position].timeout_s
+            words = f"attempt {row.attempt} took longer than {limit_s:g} s"
+            error = StepError(error_class=ErrorClass.TIMEOUT, message=words)
+        values, failed = Values(run, workflow), Failed(error=error)
+        change = decide(run, workflow, values, row, failed, lost=lost)
+        if change.subject is not None:
+            change.subject["bump"] = True  # whoever held it is fenced off for good
+        settled = carry_out(change, values, row, failed, lost=lost)
+    settled.send()
+    outbox.handle(settled.posted)
+    return True
+
+
+def redispatch_stale(limit: int = 200) -> int:
+    """Send again the wake-ups of READY work whose message is taken for lost; how many runs."""
+    dispatcher = ports.dispatcher()
+    waiting = sweeps.queues_with_ready()
+    if not waiting:
+        return 0
+    empty = [queue for queue in waiting if dispatcher.depth(queue) == 0]
+    stale = sweeps.stale_ready(
+        after_s=engine_settings().stale_after.total_seconds(), empty_queues=empty, limit=limit
+    )
+    stale.sort(key=lambda found: found.run_id)
+    groups = [
+        (run_id, [Ref(found.position, found.index) for found in group])
+        for run_id, group in groupby(stale, key=lambda found: found.run_id)
+    ]
+    return each(groups, _redispatch)
+
+
+def _redispatch(found: tuple[UUID, list[Ref]]) -> bool:
+    run_id, stale = found
+    with transaction.atomic():
+        run = rows.lock_run(run_id, skip_locked=True)
+        if run is None or run.ended:
+            return False
+        workflow = compiled(run.blueprint_id)
+        decision = planning.redispatch(workflow, run.snapshot, stale)
+        if not decision.dispatch:
+            return False
+        settled = Settled(run_id=run_id, workflow=workflow)
+        change = Change(run=run, workflow=workflow, decision=decision)
+        apply_change(change, Values(run, workflow), settled)
+    settled.send()
+    return True

@@ -1,0 +1,246 @@
+"""An answer becomes a decision and rows: by a worker, a timer, a signal, a person, a child."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from orchestrator.clock import jitter
+from orchestrator.core import planning
+from orchestrator.core.admission import Lane
+from orchestrator.core.compiled import CompiledWorkflow, StepPlan
+from orchestrator.core.decision import Decision, EventDraft, Ref, Subject
+from orchestrator.core.errors import InvariantBroken
+from orchestrator.core.outcomes import (
+    EndRun,
+    Outcome,
+    Routed,
+    StartChild,
+    Succeeded,
+    Waiting,
+)
+from orchestrator.core.settling import Expanded, Fact
+from orchestrator.core.states import StepState
+from orchestrator.engine import consequences, writing
+from orchestrator.engine.settled import Settled
+from orchestrator.engine.values import Values
+from orchestrator.engine.work import prepare, usage_of
+from orchestrator.engine.writing import Change
+from orchestrator.models import moves, rows
+from orchestrator.models.rows import RunRow, StepRow
+
+
+def output_of(outcome: Outcome | Expanded) -> Any:
+    """What a completed step's output is."""
+    match outcome:
+        case Succeeded(output=output) | EndRun(output=output):
+            return output
+        case Routed(routes=routes, why=why):
+            return {"routes": list(routes), "why": why}
+        case _:
+            return None
+
+
+def decide(
+    run: RunRow,
+    workflow: CompiledWorkflow,
+    values: Values,
+    row: StepRow,
+    outcome: Outcome | Expanded,
+    *,
+    lane: Lane | None = None,
+    lost: bool = False,
+    actor: str = "",
+) -> Change:
+    """Decide what the answer leads to; nothing is written. ``row`` is the step as expected.
+
+    ``lost``: the answer is that its worker was lost.
+    """
+    step = workflow.steps[row.position]
+    ref = Ref(row.position, row.index)
+    if ref.index is None:
+        values.learn(ref.position, output_of(outcome))
+    values.focus(row)
+    fact = Fact(
+        ref=ref,
+        outcome=outcome,
+        waited_for=row.waiting_for if row.state == StepState.WAITING else "",
+        n_retries=row.n_retries,
+        n_lost=row.n_lost + lost,
+        round_number=row.round,
+        jitter=jitter(),
+    )
+    decision = planning.settle(workflow, run.snapshot, fact, values, lane=lane)
+    _forget_failure(values, decision)
+    if fact.waited_for == "person":
+        payload = outcome.output if isinstance(outcome, Succeeded | EndRun) else {}
+        shown = {k: payload[k] for k in ("decision", "by") if k in payload} if payload else {}
+        decision.events.insert(0, EventDraft("gate.decided", ref, shown))
+    change = Change(run=run, workflow=workflow, decision=decision, actor=actor)
+    change.subject = _subject_move(row, decision, outcome, lost=lost)
+    _note_wait(step, ref, outcome, decision)
+    _prepare_claim(change, values, row)
+    return change
+
+
+def _forget_failure(values: Values, decision: Decision) -> None:
+    """Only a completed step has an output."""
+    subject = decision.subject
+    if subject is not None and subject.ref.index is None and subject.to is not StepState.COMPLETED:
+        values.outputs.pop(subject.ref.position, None)
+
+
+def _subject_move(
+    row: StepRow, decision: Decision, outcome: Outcome | Expanded, *, lost: bool
+) -> dict[str, Any]:
+    subject = decision.subject
+    if subject is None:
+        raise InvariantBroken(f"settling {row.key} moved nothing")
+    move: dict[str, Any] = {
+        "id": str(row.id),
+        "from": str(row.state),
+        "fence": row.fence,
+        "to": str(subject.to),
+        **usage_of(outcome),
+    }
+    if subject.to is StepState.COMPLETED:
+        move["output"] = output_of(outcome)
+        move["error"] = None
+    if subject.error is not None:
+        move["error"] = subject.error
+    if subject.loop_total is not None:
+        move["items_total"] = subject.loop_total
+    _retry_counters(move, row, subject, outcome, lost=lost)
+    if isinstance(outcome, Waiting):
+        move |= {"waiting_for": outcome.kind, "waiting_key": outcome.key, "why": outcome.why}
+    elif isinstance(outcome, StartChild):
+        move |= {"waiting_for": "child", "waiting_key": outcome.name}
+    if subject.to is StepState.WAITING and subject.again:
+        move |= {"waiting_for": "timer", "why": "pause before the next round"}
+    if subject.to is StepState.READY:
+        move["queued"] = subject.ref in decision.dispatch or subject.ref in decision.carried
+        move["bump"] = lost
+    return move
+
+
+def _retry_counters(
+    move: dict[str, Any],
+    row: StepRow,
+    subject: Subject,
+    outcome: Outcome | Expanded,
+    *,
+    lost: bool,
+) -> None:
+    if subject.again:
+        move |= {"previous": output_of(outcome), "round": row.round + 1, "n_retries": 0}
+    elif lost:
+        move["n_lost"] = row.n_lost + 1
+    elif subject.to is StepState.RETRYING:
+        move["n_retries"] = row.n_retries + 1
+
+
+def _note_wait(step: StepPlan, ref: Ref, outcome: Outcome | Expanded, decision: Decision) -> None:
+    if not isinstance(outcome, Waiting):
+        return
+    if outcome.kind == "person":
+        decision.events.append(EventDraft("gate.opened", ref, {"why": outcome.why}))
+    if outcome.due is not None:
+        due = outcome.due
+        shown: dict[str, Any] = (
+            {"seconds": due.total_seconds()}
+            if isinstance(due, timedelta)
+            else {"at": due.isoformat()}
+        )
+        decision.events.append(EventDraft("timer.set", ref, {"kind": "wait", **shown}))
+
+
+def _prepare_claim(change: Change, values: Values, row: StepRow) -> None:
+    """Inputs are worked out before the claim, over the state that is about to be written."""
+    ref = change.decision.claim
+    if ref is None:
+        return
+    values.see(change.decision.snapshot)
+    step = change.workflow.steps[ref.position]
+    subject = change.decision.subject
+    if subject is not None and ref == subject.ref:
+        claim_row: StepRow | None = _row_after(row, change.subject or {})
+    elif ref in change.decision.ready and ref.index is None:
+        claim_row = None
+    else:
+        claim_row = rows.read_item(change.run.id, step.key, writing.scope_of(ref.index))
+    change.claim_row = claim_row
+    change.prepared = prepare(values, step, claim_row)
+
+
+def _row_after(row: StepRow, move: dict[str, Any]) -> StepRow:
+    """The subject's own row as its move leaves it, when the lane takes it again at once."""
+    row.round = move.get("round", row.round)
+    row.previous = move.get("previous", row.previous)
+    row.n_retries = move.get("n_retries", row.n_retries)
+    row.n_lost = move.get("n_lost", row.n_lost)
+    row.fence += bool(move.get("bump"))
+    return row
+
+
+def carry_out(
+    change: Change,
+    values: Values,
+    row: StepRow,
+    outcome: Outcome | Expanded,
+    *,
+    lane: Lane | None = None,
+    lost: bool = False,
+) -> Settled:
+    """Write the change and what belongs beside it, inside the caller's transaction (run locked).
+
+    Closes the loops that this made whole, each by a decision of its own.
+    """
+    run, workflow = change.run, change.workflow
+    settled = Settled(run_id=run.id, workflow=workflow)
+    apply_change(change, values, settled)
+    consequences.write_consequences(change, row, outcome, settled, lost=lost)
+    for position in change.decision.loops_done:
+        moves.set_loop_output(run.id, workflow.steps[position].key)
+        follow = _close_loop(run, workflow, values, position, lane=lane)
+        apply_change(follow, values, settled)
+    return settled
+
+
+def apply_change(change: Change, values: Values, settled: Settled) -> None:
+    """Write one change and note what follows from it; call inside a transaction."""
+    writing.release(change)
+    at = writing.write(change, values)
+    writing.write_beside(change, values)
+    decision = change.decision
+    settled.dispatch += decision.dispatch
+    settled.posted += change.posted
+    if decision.claim is not None:
+        settled.claim, settled.claim_row = decision.claim, change.claim_row
+        settled.prepared, settled.at = change.prepared, at
+
+
+def _close_loop(
+    run: RunRow, workflow: CompiledWorkflow, values: Values, position: int, *, lane: Lane | None
+) -> Change:
+    """The for_each whose last item has just been written completes or gives up."""
+    step = workflow.steps[position]
+    row = rows.read_item(run.id, step.key, "")
+    if row is None:
+        raise InvariantBroken(f"for_each {step.key} of run {run.id} has no row")
+    values.learn(position, rows.item_outputs(run.id, step.key))
+    decision = planning.close_loop(workflow, run.snapshot, position, values, lane=lane)
+    change = Change(run=run, workflow=workflow, decision=decision)
+    subject = decision.subject
+    if subject is None:
+        raise InvariantBroken(f"for_each {step.key} closed without a move")
+    change.subject = {
+        "id": str(row.id),
+        "from": str(row.state),
+        "fence": row.fence,
+        "to": str(subject.to),
+        "cost": 0,
+        "error": subject.error,
+    }
+    _forget_failure(values, decision)
+    _prepare_claim(change, values, row)
+    return change

@@ -1,0 +1,37 @@
+"""What follows once a transaction of the engine is committed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+from orchestrator.core.compiled import CompiledWorkflow
+from orchestrator.core.decision import Ref
+from orchestrator.engine import ports
+from orchestrator.engine.work import Prepared
+from orchestrator.models.rows import StepRow
+
+
+@dataclass(slots=True, kw_only=True)
+class Settled:
+    """What follows once a settle is committed: messages to send, outbox rows to handle, and the
+    attempt that the lane claimed in the same transaction."""
+
+    run_id: UUID
+    workflow: CompiledWorkflow
+    dispatch: list[Ref] = field(default_factory=list)
+    posted: list[int] = field(default_factory=list)
+    claim: Ref | None = None
+    claim_row: StepRow | None = None
+    prepared: Prepared | None = None
+    at: datetime | None = None
+
+    children: list[Settled] = field(default_factory=list)
+
+    def send(self) -> None:
+        """Send the wake-ups, the children's too; call after commit."""
+        if self.dispatch:
+            ports.dispatcher().dispatch(self.run_id, self.workflow, self.dispatch)
+        for child in self.children:
+            child.send()

@@ -1,0 +1,242 @@
+"""The worker's way through a step: claim, run the body, settle, and on to the next (DESIGN 3)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.db import transaction
+
+from orchestrator.conf import engine_settings
+from orchestrator.core import planning
+from orchestrator.core.admission import Lane
+from orchestrator.core.decision import Ref
+from orchestrator.core.outcomes import Failed, Outcome, StartChild, Waiting
+from orchestrator.core.settling import Expanded
+from orchestrator.core.states import StepState
+from orchestrator.engine import children, inbox, outbox
+from orchestrator.engine.blueprints import compiled
+from orchestrator.engine.crash import crash_point
+from orchestrator.engine.leases import keeper
+from orchestrator.engine.ports import LaneControl
+from orchestrator.engine.settle import carry_out, decide
+from orchestrator.engine.settled import Settled
+from orchestrator.engine.values import Values
+from orchestrator.engine.work import Work, perform, prepare, worker_name
+from orchestrator.engine.writing import Change, write
+from orchestrator.models import moves, rows
+from orchestrator.models.moves import MovedOn, StaleFence
+from orchestrator.models.rows import RunRow, StepRow
+
+logger = logging.getLogger(__name__)
+
+_OPTIMISTIC_TRIES = 2
+_NEVER_ALONE = (Waiting, StartChild, Failed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What a message asks for: a step of a run, and what its canvas brings later by itself."""
+
+    run_id: UUID
+    key: str
+    scope: str = ""
+    carried: Collection[str] = ()
+
+
+def run_step(order: Order, control: LaneControl) -> int:
+    """Run the step that a message names, and on along the run for as long as ``control`` allows.
+
+    A message is only a wake-up: nothing happens unless the database says the step is READY.
+    Returns how many bodies ran. Every transaction is its own; a database that goes away raises,
+    and the lease or the READY sweep finds the step again.
+    """
+    work = claim(order)
+    count = 0
+    while work is not None:
+        with keeper.holding(work.row.id, work.row.fence, timeout_s=work.step.timeout_s):
+            outcome = _perform(work)
+        count += 1
+        lane = Lane(
+            queue=work.step.queue,
+            takes_next=engine_settings().fuse and control.takes_next(),
+            carried=order.carried,
+        )
+        work = settle(work, outcome, lane)
+    return count
+
+
+def _perform(work: Work) -> Outcome | Expanded:
+    crash_point("claimed")
+    outcome = perform(work, max_items=engine_settings().max_items)
+    if isinstance(outcome, StartChild):
+        outcome = children.refusal(work.run, work.workflow, outcome) or outcome
+    crash_point("performed")
+    return outcome
+
+
+def claim(order: Order) -> Work | None:
+    """Take the step under a lease, or None: it is not READY, or its run starts nothing now."""
+    for attempt in range(_OPTIMISTIC_TRIES + 1):
+        try:
+            if attempt < _OPTIMISTIC_TRIES:
+                return _claim_once(order, locked=False)
+            with transaction.atomic():
+                return _claim_once(order, locked=True)
+        except MovedOn:
+            continue  # somebody else moved the run between our read and our write
+        except StaleFence:
+            return None
+    return None
+
+
+def _claim_once(order: Order, *, locked: bool) -> Work | None:
+    if locked:
+        rows.lock_run(order.run_id)
+    found = rows.read_work(order.run_id, order.key, order.scope)
+    if found is None:
+        return None
+    run, row = found
+    if run.ended or row.state != StepState.READY:
+        return None
+    workflow = compiled(run.blueprint_id)
+    decision = planning.claim(workflow, run.snapshot, Ref(row.position, row.index))
+    if decision is None:
+        return None
+    values = Values(run, workflow)
+    change = Change(run=run, workflow=workflow, decision=decision, claim_row=row)
+    change.prepared = prepare(values, workflow.steps[row.position], row)
+    at = write(change, values)
+    return _work(
+        Settled(
+            run_id=run.id,
+            workflow=workflow,
+            claim=decision.claim,
+            claim_row=row,
+            prepared=change.prepared,
+            at=at,
+        ),
+        run,
+        values,
+    )
+
+
+def _work(settled: Settled, run: RunRow, values: Values) -> Work | None:
+    """The attempt that a committed claim gave us."""
+    ref, row, at = settled.claim, settled.claim_row, settled.at
+    if ref is None or row is None or settled.prepared is None or at is None:
+        return None
+    row.fence += 1
+    row.attempt += 1
+    row.state = StepState.RUNNING
+    row.waiting_for = ""
+    row.started_at = at
+    row.input = settled.prepared.input
+    workflow = settled.workflow
+    values.see(run.snapshot)
+    return Work(
+        run=run,
+        workflow=workflow,
+        values=values,
+        step=workflow.steps[ref.position],
+        row=row,
+        prepared=settled.prepared,
+        at=at,
+    )
+
+
+def settle(work: Work, outcome: Outcome | Expanded, lane: Lane) -> Work | None:
+    """Write what the body answered; the next attempt that the lane claimed with it, or None.
+
+    A lost lease changes nothing: the late result is kept as evidence.
+    """
+    quick = _settle_alone(work, outcome, lane)
+    if quick is not None:
+        return quick[0]
+    try:
+        with transaction.atomic():
+            settled, run, values = _settle_locked(work, outcome, lane)
+    except StaleFence:
+        _keep_evidence(work, outcome)
+        return None
+    crash_point("settled")
+    settled.send()
+    outbox.handle(settled.posted)
+    return _work(settled, run, values)
+
+
+def _settle_alone(work: Work, outcome: Outcome | Expanded, lane: Lane) -> tuple[Work | None] | None:
+    """The hot path: nothing else of the run is in flight, so decide from memory and write
+    everything in one autocommitted statement. None when it does not apply, or somebody moved the
+    run meanwhile; then the caller takes the lock and decides anew."""
+    run = work.run
+    if run.snapshot.running != 1 or run.snapshot.loops or isinstance(outcome, _NEVER_ALONE):
+        return None
+    change = decide(run, work.workflow, work.values, work.row, outcome, lane=lane)
+    if not change.decision.is_plain:
+        work.values.see(run.snapshot)
+        return None
+    try:
+        at = write(change, work.values)
+    except (MovedOn, StaleFence):
+        work.values.see(run.snapshot)
+        return None
+    crash_point("settled")
+    decision = change.decision
+    settled = Settled(
+        run_id=run.id,
+        workflow=work.workflow,
+        dispatch=decision.dispatch,
+        claim=decision.claim,
+        claim_row=change.claim_row,
+        prepared=change.prepared,
+        at=at,
+    )
+    settled.send()
+    return (_work(settled, run, work.values),)
+
+
+def _settle_locked(
+    work: Work, outcome: Outcome | Expanded, lane: Lane
+) -> tuple[Settled, RunRow, Values]:
+    run = rows.lock_run(work.run.id)
+    row = rows.read_step(work.row.id)
+    if run is None or row is None or run.ended or not _is_ours(work, row):
+        raise StaleFence(f"step {work.row.id} is no longer ours")
+    values = Values(run, work.workflow)
+    values.outputs = work.values.outputs
+    if isinstance(outcome, Expanded):
+        _write_items(work)
+    change = decide(run, work.workflow, values, row, outcome, lane=lane)
+    settled = carry_out(change, values, row, outcome, lane=lane)
+    if isinstance(outcome, Waiting):
+        inbox.answer_early(run, work.workflow, values, row.id, settled)
+    return settled, run, values
+
+
+def _is_ours(work: Work, row: StepRow) -> bool:
+    return row.state == StepState.RUNNING and row.fence == work.row.fence
+
+
+def _write_items(work: Work) -> None:
+    moves.insert_items(
+        run_id=work.run.id,
+        key=work.step.key,
+        position=work.step.position,
+        kind=work.step.type,
+        queue=work.step.queue,
+        items=work.prepared.items or [],
+    )
+
+
+def _keep_evidence(work: Work, outcome: Outcome | Expanded) -> None:
+    logger.warning(
+        "late result of step %s of run %s (fence %s): kept as evidence, nothing changes",
+        work.row.key,
+        work.run.id,
+        work.row.fence,
+    )
+    evidence = {"result": type(outcome).__name__.lower()}
+    moves.record_late(work.row.id, fence=work.row.fence, worker=worker_name(), evidence=evidence)

@@ -1,0 +1,121 @@
+"""Due timers and runs whose time is over. Never early, once, by the database's clock."""
+
+from __future__ import annotations
+
+import logging
+from uuid import UUID
+
+from django.db import transaction
+
+from orchestrator.core import planning
+from orchestrator.core.decision import EventDraft, Ref
+from orchestrator.core.errors import ErrorClass, StepError
+from orchestrator.core.outcomes import Answer, Failed
+from orchestrator.core.states import StepState
+from orchestrator.engine import outbox
+from orchestrator.engine.blueprints import compiled
+from orchestrator.engine.control import apply_control
+from orchestrator.engine.inbox import end_wait
+from orchestrator.engine.settle import apply_change
+from orchestrator.engine.settled import Settled
+from orchestrator.engine.sweeping import each
+from orchestrator.engine.values import Values
+from orchestrator.engine.writing import Change
+from orchestrator.models import moves, rows, sweeps
+from orchestrator.models.rows import RunRow, StepRow
+from orchestrator.models.sweeps import DueTimer
+
+logger = logging.getLogger(__name__)
+
+
+def fire_due(limit: int = 200) -> int:
+    """Apply the timers that are due, each in its own transaction; how many."""
+    return each(sweeps.due_timers(limit), _fire)
+
+
+def _fire(timer: DueTimer) -> bool:
+    """False when another sweep is at it, or an answer came first."""
+    with transaction.atomic():
+        run = rows.lock_run(timer.run_id, skip_locked=True)
+        if run is None or not sweeps.is_due(timer.id):
+            return False
+        sweeps.drop_timer(timer.id)
+        row = rows.read_step(timer.step_id)
+        if row is None or run.ended:
+            return False
+        settled = _wake(run, row) if timer.kind in ("retry", "repeat") else _expire(run, row)
+    if settled is None:
+        return False
+    settled.send()
+    outbox.handle(settled.posted)
+    return True
+
+
+def _wake(run: RunRow, row: StepRow) -> Settled | None:
+    """Back-off is over: READY again."""
+    if row.state not in (StepState.RETRYING, StepState.WAITING):
+        return None
+    workflow = compiled(run.blueprint_id)
+    ref = Ref(row.position, row.index)
+    decision = planning.wake(workflow, run.snapshot, ref)
+    if decision is None:
+        logger.error("timer of step %s found no wait in the run's state", row.id)
+        return None
+    decision.events.insert(0, EventDraft("timer.fired", ref, {}))
+    settled = Settled(run_id=run.id, workflow=workflow)
+    change = Change(run=run, workflow=workflow, decision=decision)
+    change.subject = {
+        "id": str(row.id),
+        "from": row.state,
+        "fence": row.fence,
+        "to": str(StepState.READY),
+        "queued": ref in decision.dispatch,
+        "cost": 0,
+    }
+    apply_change(change, Values(run, workflow), settled)
+    return settled
+
+
+def _expire(run: RunRow, row: StepRow) -> Settled | None:
+    """A wait has reached its due time: the executor says what that means."""
+    if row.state != StepState.WAITING:
+        return None
+    workflow = compiled(run.blueprint_id)
+    fired = EventDraft("timer.fired", Ref(row.position, row.index), {"kind": "wait"})
+    outcome = None
+    if row.waiting_for == "child":
+        message = "the child workflow did not end in time"
+        outcome = Failed(error=StepError(error_class=ErrorClass.TIMEOUT, message=message))
+    settled, state = end_wait(
+        run,
+        workflow,
+        Values(run, workflow),
+        row,
+        Answer(kind="timer"),
+        first=fired,
+        outcome=outcome,
+    )
+    if row.waiting_for == "child":
+        settled.posted.append(moves.post("child.cancel", run.id, {"step_id": str(row.id)}))
+    if row.waiting_for == "person" and state is not StepState.WAITING:
+        payload = {"step": row.key, "scope": row.scope, "attempt": row.attempt}
+        settled.posted.append(moves.post("gate.closed", run.id, payload | {"reason": "timeout"}))
+    return settled
+
+
+def end_overdue(limit: int = 100) -> int:
+    """Time out the runs whose own time is over; how many."""
+    return each(sweeps.overdue_runs(limit), _end)
+
+
+def _end(run_id: UUID) -> bool:
+    with transaction.atomic():
+        run = rows.lock_run(run_id, skip_locked=True)
+        if run is None or run.ended or not sweeps.is_overdue(run_id):
+            return False
+        workflow = compiled(run.blueprint_id)
+        clock = "by the clock" if workflow.timeout_is_wall else "of working time"
+        message = f"the run took longer than {workflow.timeout_s:g} s {clock}"
+        decision = planning.time_out(workflow, run.snapshot, message=message)
+        apply_control(run, decision, actor="system:timeout")
+    return True

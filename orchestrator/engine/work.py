@@ -1,0 +1,187 @@
+"""One attempt in the hands of a worker: what it holds, and running its body."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from orchestrator.core.compiled import CompiledWorkflow, StepPlan
+from orchestrator.core.decision import Ref
+from orchestrator.core.errors import ConditionError, ErrorClass, StepError
+from orchestrator.core.expressions import compile_expression, compile_template
+from orchestrator.core.outcomes import Failed, Outcome, Succeeded, Usage
+from orchestrator.core.settling import Expanded
+from orchestrator.engine.values import Values
+from orchestrator.executors.base import StepContext
+from orchestrator.executors.json_output import plain_json
+from orchestrator.executors.registry import get_executor
+from orchestrator.models.rows import RunRow, StepRow
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Prepared:
+    """What was worked out before the claim: the input and the effect's key, or why not.
+
+    ``items`` is the list of a for_each that is about to be expanded.
+    """
+
+    input: Any = None
+    effect_key: str | None = None
+    items: list[Any] | None = None
+    error: StepError | None = None
+
+
+@dataclass(slots=True)
+class Work:
+    """An attempt under our lease. ``at`` is the database's instant of the claim."""
+
+    run: RunRow
+    workflow: CompiledWorkflow
+    values: Values
+    step: StepPlan
+    row: StepRow
+    prepared: Prepared
+    at: datetime
+
+    @property
+    def ref(self) -> Ref:
+        """The step, or its item, by position."""
+        return Ref(self.row.position, self.row.index)
+
+    @property
+    def deadline(self) -> datetime:
+        """When this attempt's time is over, on the database's clock."""
+        return self.at + timedelta(seconds=self.step.timeout_s)
+
+
+def worker_name() -> str:
+    """Who holds a lease: host, process, thread."""
+    return f"{socket.gethostname()}:{os.getpid()}:{threading.get_ident() % 100_000}"
+
+
+def prepare(values: Values, step: StepPlan, row: StepRow | None) -> Prepared:
+    """Evaluate input and effect key before the claim. A failing expression is kept, and becomes
+    the attempt's failure once it is claimed; it never passes as an empty input."""
+    try:
+        if step.for_each is not None and (row is None or row.index is None):
+            values.load(_positions(values, step.for_each.items.references))
+            return Prepared(items=_item_list(step.for_each.items.render(values.scope())))
+        data = values.step_input(step, row)
+        key = None
+        if step.effect_key is not None:
+            values.load(_positions(values, step.effect_key.references))
+            key = str(step.effect_key.render(values.step_scope(step, row)))
+        return Prepared(input=data, effect_key=key)
+    except ConditionError as error:
+        return Prepared(error=StepError(error_class=ErrorClass.CONDITION_ERROR, message=str(error)))
+
+
+def _positions(values: Values, keys: frozenset[str]) -> list[int]:
+    return [values.workflow.by_key[key] for key in keys if key in values.workflow.by_key]
+
+
+def _item_list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ConditionError(f"for_each.items is no list but {type(value).__name__}")
+    return value
+
+
+def perform(work: Work, *, max_items: int) -> Outcome | Expanded:
+    """Run the body, outside any transaction. Never raises: what it raised is its failure."""
+    prepared = work.prepared
+    if prepared.error is not None:
+        return Failed(error=prepared.error)
+    if prepared.items is not None:
+        if len(prepared.items) > max_items:
+            message = f"for_each has {len(prepared.items)} items; at most {max_items} are allowed"
+            return Failed(error=StepError(error_class=ErrorClass.PERMANENT, message=message))
+        return Expanded(total=len(prepared.items))
+    try:
+        outcome = get_executor(work.step.type).execute(step_context(work))
+    except ConditionError as error:
+        return Failed(error=StepError(error_class=ErrorClass.CONDITION_ERROR, message=str(error)))
+    except Exception as error:
+        logger.exception("step %s of run %s raised", work.step.key, work.run.id)
+        message = f"{type(error).__name__}: {error}"
+        return Failed(error=StepError(error_class=ErrorClass.TRANSIENT, message=message))
+    return outcome if work.step.type in _CHECKS_ITSELF else _storable(outcome)
+
+
+_CHECKS_ITSELF = frozenset({"tool", "agent"})
+
+
+def _storable(outcome: Outcome) -> Outcome:
+    """Only JSON that PostgreSQL can hold is an output; anything else is the author's error."""
+    if not isinstance(outcome, Succeeded):
+        return outcome
+    try:
+        return replace(outcome, output=plain_json(outcome.output))
+    except (TypeError, ValueError) as error:
+        shape = StepError(error_class=ErrorClass.SCHEMA_ERROR, message=f"output: {error}")
+        return Failed(error=shape, usage=outcome.usage)
+
+
+def step_context(work: Work) -> StepContext:
+    """Everything the body may know of its attempt."""
+    run, row = work.run, work.row
+    scope = work.values.step_scope(work.step, row)
+
+    def render(value: Any, *, bare: bool = False) -> Any:
+        program = (
+            compile_expression(value, names=None) if bare else compile_template(value, names=None)
+        )
+        work.values.load(_positions(work.values, program.references))
+        if bare:
+            return compile_expression(value, names=None).evaluate(scope)
+        return compile_template(value, names=None).render(scope)
+
+    return StepContext(
+        run_id=str(run.id),
+        tenant=run.tenant,
+        workflow=run.workflow,
+        version=run.workflow_version,
+        actor=run.started_by,
+        correlation_id=run.correlation_id,
+        traceparent=run.traceparent,
+        step_key=row.key,
+        item_scope=row.scope,
+        attempt=row.attempt,
+        fence=row.fence,
+        config=work.step.config,
+        input=work.prepared.input,
+        scope=scope,
+        render=render,
+        idempotency_key=work.prepared.effect_key,
+        deadline=work.deadline,
+        started_at=work.at,
+        heartbeat=_no_heartbeat,
+    )
+
+
+def _no_heartbeat() -> None:
+    """The lease is renewed by the process; a body has nothing to do for it."""
+
+
+def usage_of(outcome: Outcome | Expanded) -> Mapping[str, Any]:
+    """The cost fields of a step's move; an unknown price is unknown, never zero."""
+    usage = getattr(outcome, "usage", None)
+    if not isinstance(usage, Usage) or usage == _FREE:
+        return {"cost": 0}
+    return {
+        "cost": usage.cost_microusd,
+        "cost_unknown": usage.cost_microusd is None,
+        "tokens_in": usage.tokens_in,
+        "tokens_out": usage.tokens_out,
+        "model": usage.model,
+    }
+
+
+_FREE = Usage()

@@ -1,0 +1,23 @@
+"""Tables, constraints and the guarded moves: the only place that writes rows' state."""
+
+from orchestrator.models.blueprint import Blueprint, EdgeDefinition, StepDefinition
+from orchestrator.models.history import Event
+from orchestrator.models.outbox import Outbox
+from orchestrator.models.run import Run
+from orchestrator.models.signal import Signal
+from orchestrator.models.step import Attempt, DeadLetter, Step
+from orchestrator.models.timer import Timer
+
+__all__ = [
+    "Attempt",
+    "Blueprint",
+    "DeadLetter",
+    "EdgeDefinition",
+    "Event",
+    "Outbox",
+    "Run",
+    "Signal",
+    "Step",
+    "StepDefinition",
+    "Timer",
+]

@@ -1,0 +1,236 @@
+"""Reading runs and steps for the engine: plain values by hand-written SQL, no ORM instances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import orjson
+from django.db import connection
+
+from orchestrator.core.snapshot import Snapshot, unpack
+from orchestrator.core.states import RUN_TERMINAL, RunState
+
+_RUN_COLUMNS = (
+    "r.id, r.tenant, r.blueprint_id, r.workflow, r.workflow_version, r.state, r.version,"
+    " r.compact, r.input, r.trigger, r.started_by, r.correlation_id, r.traceparent, r.depth,"
+    " r.parent_id, r.parent_step"
+)
+_STEP_COLUMNS = (
+    "s.id, s.key, s.scope, s.position, s.index, s.state, s.waiting_for, s.waiting_key, s.attempt,"
+    " s.n_retries, s.n_lost, s.round, s.fence, s.input, s.item, s.previous, s.timeout_at,"
+    " s.started_at, s.worker"
+)
+_N_RUN = len(_RUN_COLUMNS.split(","))
+
+
+@dataclass(slots=True)
+class RunRow:
+    """What the engine needs of a run, as read."""
+
+    id: UUID
+    tenant: str
+    blueprint_id: int
+    workflow: str
+    workflow_version: int
+    state: RunState
+    version: int
+    snapshot: Snapshot
+    input: Any
+    trigger: Any
+    started_by: str
+    correlation_id: str
+    traceparent: str
+    depth: int
+    parent_id: UUID | None
+    parent_step: UUID | None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run is over."""
+        return self.state in RUN_TERMINAL
+
+
+@dataclass(slots=True)
+class StepRow:
+    """What the engine needs of a step, as read."""
+
+    id: UUID
+    key: str
+    scope: str
+    position: int
+    index: int | None
+    state: str
+    waiting_for: str
+    waiting_key: str
+    attempt: int
+    n_retries: int
+    n_lost: int
+    round: int
+    fence: int
+    input: Any
+    item: Any
+    previous: Any
+    timeout_at: datetime | None
+    started_at: datetime | None
+    worker: str
+
+
+def _json(value: Any) -> Any:
+    return None if value is None else orjson.loads(value)
+
+
+def _run(row: Sequence[Any]) -> RunRow:
+    run = RunRow(*row)
+    run.state = RunState(run.state)
+    run.snapshot = unpack(row[7])
+    run.input, run.trigger = _json(run.input), _json(run.trigger)
+    return run
+
+
+def _step(row: Sequence[Any]) -> StepRow:
+    step = StepRow(*row)
+    step.input, step.item = _json(step.input), _json(step.item)
+    step.previous = _json(step.previous)
+    return step
+
+
+def read_run(run_id: UUID) -> RunRow | None:
+    """The run as it stands; None when there is none."""
+    return _one_run(f"SELECT {_RUN_COLUMNS} FROM orchestrator_run r WHERE r.id = %s", [run_id])  # noqa: S608 - constant columns
+
+
+def lock_run(run_id: UUID, *, skip_locked: bool = False) -> RunRow | None:
+    """The run under its row lock; call inside a transaction. None: no such run, or (with
+    ``skip_locked``) somebody else holds it. The lock order starts here: run, then steps by id."""
+    wait = " SKIP LOCKED" if skip_locked else ""
+    sql = f"SELECT {_RUN_COLUMNS} FROM orchestrator_run r WHERE r.id = %s FOR UPDATE{wait}"  # noqa: S608 - constant columns
+    return _one_run(sql, [run_id])
+
+
+def _one_run(sql: str, params: list[Any]) -> RunRow | None:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, params)
+        row = cursor.fetchone()
+    return None if row is None else _run(row)
+
+
+def read_work(run_id: UUID, key: str, scope: str) -> tuple[RunRow, StepRow] | None:
+    """A run with one of its steps, in one round trip; None when either does not exist."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT {_RUN_COLUMNS}, {_STEP_COLUMNS} FROM orchestrator_run r"  # noqa: S608 - constant columns
+            " JOIN orchestrator_step s ON s.run_id = r.id AND s.key = %s AND s.scope = %s"
+            " WHERE r.id = %s",
+            [key, scope, run_id],
+        )
+        row = cursor.fetchone()
+    return None if row is None else (_run(row[:_N_RUN]), _step(row[_N_RUN:]))
+
+
+def read_step(step_id: UUID) -> StepRow | None:
+    """One step by id."""
+    rows = _steps("s.id = %s", [step_id])
+    return rows[0] if rows else None
+
+
+def read_item(run_id: UUID, key: str, scope: str) -> StepRow | None:
+    """One step, or item, by its name in the run."""
+    rows = _steps("s.run_id = %s AND s.key = %s AND s.scope = %s", [run_id, key, scope])
+    return rows[0] if rows else None
+
+
+def longest_waiting(run_id: UUID, name: str, scope: str | None = None) -> StepRow | None:
+    """The step of the run that has waited longest for this signal or decision."""
+    where = "s.run_id = %s AND s.state = 'waiting' AND s.waiting_key = %s"
+    params: list[Any] = [run_id, name]
+    if scope is not None:
+        where += " AND s.scope = %s"
+        params.append(scope)
+    rows = _steps(f"{where} ORDER BY s.started_at, s.id LIMIT 1", params)
+    return rows[0] if rows else None
+
+
+def _steps(where: str, params: list[Any]) -> list[StepRow]:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {_STEP_COLUMNS} FROM orchestrator_step s WHERE {where}", params)  # noqa: S608 - constant columns, callers in this module
+        return [_step(row) for row in cursor.fetchall()]
+
+
+def read_outputs(run_id: UUID, positions: Iterable[int]) -> dict[int, Any]:
+    """The outputs of these steps, by position; steps without a usable output are absent.
+
+    A failed step that its fallback covers has the fallback's output.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT position, output FROM orchestrator_step"
+            " WHERE run_id = %s AND position = ANY(%s) AND scope = ''"
+            " AND (state IN ('completed', 'compensating', 'compensated') OR covered_by <> '')",
+            [run_id, sorted(positions)],
+        )
+        return {position: _json(output) for position, output in cursor.fetchall()}
+
+
+def completion_order(run_id: UUID, positions: Iterable[int]) -> list[int]:
+    """Those of the steps that completed, first to complete first."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT position FROM orchestrator_step WHERE run_id = %s AND position = ANY(%s)"
+            " AND scope = '' AND (state = 'completed' OR covered_by <> '')"
+            " ORDER BY finished_at, id",
+            [run_id, sorted(positions)],
+        )
+        return [position for (position,) in cursor.fetchall()]
+
+
+def item_outputs(run_id: UUID, key: str) -> list[Any]:
+    """The outputs of a for_each in item order; null where an item did not complete."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT CASE WHEN state = 'completed' THEN output END FROM orchestrator_step"
+            " WHERE run_id = %s AND key = %s AND index IS NOT NULL ORDER BY index",
+            [run_id, key],
+        )
+        return [_json(output) for (output,) in cursor.fetchall()]
+
+
+def first_item_error(run_id: UUID, key: str) -> dict[str, Any] | None:
+    """The error of the first failed item of a for_each."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT error FROM orchestrator_step WHERE run_id = %s AND key = %s"
+            " AND index IS NOT NULL AND error IS NOT NULL ORDER BY index LIMIT 1",
+            [run_id, key],
+        )
+        row = cursor.fetchone()
+    error: dict[str, Any] | None = None if row is None else _json(row[0])
+    return error
+
+
+@dataclass(frozen=True, slots=True)
+class HistorySummary:
+    """From the history: plain steps completed, in order (at most 100); counts by event type."""
+
+    route: list[str]
+    counts: dict[str, int]
+    cost_microusd: int
+
+
+def read_summary(run_id: UUID) -> HistorySummary:
+    """What the history says so far, in one query."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT (SELECT coalesce(array_agg(step ORDER BY seq), '{}') FROM ("
+            "   SELECT step, seq FROM orchestrator_event WHERE run_id = r.id"
+            "   AND type = 'step.completed' AND step NOT LIKE '%%[%%' ORDER BY seq LIMIT 100) c),"
+            " (SELECT coalesce(jsonb_object_agg(type, n), '{}') FROM ("
+            "   SELECT type, count(*) n FROM orchestrator_event WHERE run_id = r.id"
+            "   GROUP BY type) t), r.cost_microusd FROM orchestrator_run r WHERE r.id = %s",
+            [run_id],
+        )
+        route, counts, cost = cursor.fetchone()
+    return HistorySummary(list(route), _json(counts), cost)

@@ -1,0 +1,154 @@
+-- One decision, written in one statement: the run's move, the settled step, the steps made READY,
+-- the step claimed next, the history. Guarded by the run's version and the step's state and fence;
+-- any guard that does not hold RAISEs, so that it is all or nothing. Within: run first, then steps.
+--
+-- OR001  the run moved meanwhile (another worker, a pause, a cancel), or has ended
+-- OR002  the step is no longer as expected (stale fence, another state)
+--
+-- p_subject {id, from, fence, to, [output], [error], ...}: the step that the fact was about
+-- p_ready   [{id, key, scope, position, index, type, queue, queued}]: new rows, READY
+-- p_claim   {id, fence, timeout_s, [input]} of a row, or with "new": true the row itself, RUNNING
+-- p_events  [[type, step, payload, actor], ...] in order
+CREATE OR REPLACE FUNCTION orchestrator_apply(
+    p_run uuid, p_version bigint, p_compact bytea, p_state text, p_waiting text,
+    p_end jsonb, p_subject jsonb, p_ready jsonb, p_claim jsonb, p_events jsonb,
+    p_worker text, p_lease interval
+) RETURNS timestamptz LANGUAGE plpgsql AS $$
+DECLARE
+    t timestamptz := orchestrator_now();
+    n int := jsonb_array_length(p_events);
+    first_seq bigint;
+    works boolean := p_state IN ('pending', 'running', 'compensating');
+    ends boolean := p_state IN ('completed', 'failed', 'cancelled', 'timed_out');
+BEGIN
+    UPDATE orchestrator_run r SET
+        version = r.version + 1,
+        next_seq = r.next_seq + n,
+        compact = p_compact,
+        state = p_state,
+        waiting_for = p_waiting,
+        updated_at = t,
+        started_at = CASE WHEN p_claim IS NULL THEN r.started_at ELSE coalesce(r.started_at, t) END,
+        worked = CASE WHEN works OR r.working_since IS NULL THEN r.worked
+                      ELSE r.worked + (t - r.working_since) END,
+        working_since = CASE WHEN works THEN coalesce(r.working_since, t) END,
+        deadline_at = CASE WHEN r.time_is_wall THEN r.deadline_at
+                           WHEN NOT works THEN NULL
+                           WHEN r.working_since IS NULL THEN t + (r.time_limit - r.worked)
+                           ELSE r.deadline_at END,
+        finished_at = CASE WHEN ends THEN t END,
+        output = CASE WHEN p_end IS NULL THEN r.output ELSE p_end -> 'output' END,
+        error = CASE WHEN p_end IS NULL THEN r.error ELSE nullif(p_end -> 'error', 'null') END,
+        outcome = CASE WHEN p_end IS NULL THEN r.outcome ELSE p_end ->> 'outcome' END,
+        warnings = CASE WHEN p_end IS NULL THEN r.warnings ELSE p_end -> 'warnings' END,
+        cost_microusd = r.cost_microusd + coalesce((p_subject ->> 'cost')::bigint, 0),
+        cost_unknown = r.cost_unknown OR coalesce((p_subject ->> 'cost_unknown')::boolean, false),
+        tokens_in = r.tokens_in + coalesce((p_subject ->> 'tokens_in')::bigint, 0),
+        tokens_out = r.tokens_out + coalesce((p_subject ->> 'tokens_out')::bigint, 0)
+    WHERE r.id = p_run AND r.version = p_version
+      AND r.state NOT IN ('completed', 'failed', 'cancelled', 'timed_out')
+    RETURNING r.next_seq - n INTO first_seq;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'run % is not at version %', p_run, p_version USING ERRCODE = 'OR001';
+    END IF;
+
+    IF p_subject IS NOT NULL THEN
+        PERFORM orchestrator_move_step(p_run, p_subject, t);
+    END IF;
+
+    IF p_ready IS NOT NULL THEN
+        INSERT INTO orchestrator_step AS s (
+            id, run_id, key, scope, position, index, type, queue, state, ready_at, dispatched_at,
+            n_dispatched, waiting_for, waiting_key, why, attempt, n_retries, n_lost, round, fence,
+            worker, covered_by, cost_microusd, tokens_in, tokens_out, model)
+        SELECT (x ->> 'id')::uuid, p_run, x ->> 'key', x ->> 'scope', (x ->> 'position')::int,
+               (x ->> 'index')::int, x ->> 'type', x ->> 'queue', 'ready', t,
+               CASE WHEN (x ->> 'queued')::boolean THEN t END,
+               CASE WHEN (x ->> 'queued')::boolean THEN 1 ELSE 0 END,
+               '', '', '', 0, 0, 0, 1, 0, '', '', 0, 0, 0, ''
+          FROM jsonb_array_elements(p_ready) x;
+    END IF;
+
+    IF p_claim IS NOT NULL THEN
+        PERFORM orchestrator_claim_step(p_run, p_claim, t, p_worker, p_lease);
+    END IF;
+
+    INSERT INTO orchestrator_event (run_id, seq, type, step, payload, actor, at)
+    SELECT p_run, first_seq + ordinality - 1, e ->> 0, e ->> 1, e -> 2, e ->> 3, t
+      FROM jsonb_array_elements(p_events) WITH ORDINALITY AS x(e, ordinality);
+    RETURN t;
+END
+$$;
+
+-- The guarded move of one step. Fields that are not named stay as they are.
+CREATE OR REPLACE FUNCTION orchestrator_move_step(p_run uuid, m jsonb, t timestamptz)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    target text := m ->> 'to';
+    over boolean := target IN ('completed', 'failed', 'skipped', 'timed_out', 'cancelled');
+BEGIN
+    UPDATE orchestrator_step s SET
+        state = target,
+        output = CASE WHEN m ? 'output' THEN m -> 'output' ELSE s.output END,
+        error = CASE WHEN m ? 'error' THEN nullif(m -> 'error', 'null') ELSE s.error END,
+        previous = CASE WHEN m ? 'previous' THEN m -> 'previous' ELSE s.previous END,
+        waiting_for = coalesce(m ->> 'waiting_for', ''),
+        waiting_key = coalesce(m ->> 'waiting_key', ''),
+        why = coalesce(m ->> 'why', ''),
+        n_retries = coalesce((m ->> 'n_retries')::int, s.n_retries),
+        n_lost = coalesce((m ->> 'n_lost')::int, s.n_lost),
+        round = coalesce((m ->> 'round')::int, s.round),
+        items_total = coalesce((m ->> 'items_total')::int, s.items_total),
+        fence = CASE WHEN (m ->> 'bump')::boolean THEN s.fence + 1 ELSE s.fence END,
+        ready_at = CASE WHEN target = 'ready' THEN t ELSE s.ready_at END,
+        dispatched_at = CASE WHEN (m ->> 'queued')::boolean THEN t END,
+        n_dispatched = CASE WHEN (m ->> 'queued')::boolean THEN 1 ELSE 0 END,
+        lease_until = NULL,
+        timeout_at = NULL,
+        finished_at = CASE WHEN over THEN t END,
+        cost_microusd = s.cost_microusd + (m ->> 'cost')::bigint,
+        tokens_in = s.tokens_in + coalesce((m ->> 'tokens_in')::bigint, 0),
+        tokens_out = s.tokens_out + coalesce((m ->> 'tokens_out')::bigint, 0),
+        model = coalesce(m ->> 'model', s.model)
+    WHERE s.id = (m ->> 'id')::uuid AND s.run_id = p_run AND s.state = m ->> 'from'
+      AND s.fence = (m ->> 'fence')::bigint;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'step % is not % with fence %', m ->> 'id', m ->> 'from', m ->> 'fence'
+            USING ERRCODE = 'OR002';
+    END IF;
+END
+$$;
+
+-- READY becomes RUNNING under a lease that never outlives the step's own time limit.
+CREATE OR REPLACE FUNCTION orchestrator_claim_step(
+    p_run uuid, c jsonb, t timestamptz, p_worker text, p_lease interval
+) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    limit_at timestamptz := t + make_interval(secs => (c ->> 'timeout_s')::float8);
+BEGIN
+    IF (c ->> 'new')::boolean THEN
+        INSERT INTO orchestrator_step (
+            id, run_id, key, scope, position, index, type, queue, state, ready_at, dispatched_at,
+            n_dispatched, waiting_for, waiting_key, why, attempt, n_retries, n_lost, round, fence,
+            worker, covered_by, cost_microusd, tokens_in, tokens_out, model,
+            started_at, timeout_at, lease_until, input)
+        VALUES (
+            (c ->> 'id')::uuid, p_run, c ->> 'key', c ->> 'scope', (c ->> 'position')::int,
+            (c ->> 'index')::int, c ->> 'type', c ->> 'queue', 'running', t, t,
+            0, '', '', '', 1, 0, 0, 1, 1,
+            p_worker, '', 0, 0, 0, '',
+            t, limit_at, least(t + p_lease, limit_at), c -> 'input');
+        RETURN;
+    END IF;
+    UPDATE orchestrator_step s SET
+        state = 'running', fence = s.fence + 1, attempt = s.attempt + 1, worker = p_worker,
+        started_at = t, timeout_at = limit_at, lease_until = least(t + p_lease, limit_at),
+        finished_at = NULL, input = c -> 'input'
+    WHERE s.id = (c ->> 'id')::uuid AND s.run_id = p_run AND s.state = 'ready'
+      AND s.fence = (c ->> 'fence')::bigint;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'step % is not ready with fence %', c ->> 'id', c ->> 'fence'
+            USING ERRCODE = 'OR002';
+    END IF;
+END
+$$;

@@ -1,0 +1,129 @@
+"""Steps that have begun, their unsuccessful attempts, and those that gave up."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from orchestrator.core.states import StepState
+from orchestrator.models.run import Run
+
+
+class Step(models.Model):
+    """One step of a run, or one item of its for_each; a row exists from READY on.
+
+    Steps still blocked, or skipped, stand in the run's compact state only. ``scope`` is empty for
+    a plain step and ``[index]`` for an item. ``fence`` grows with every claim: a write that holds
+    an older one changes nothing. ``lease_until`` is never later than ``timeout_at``. A for_each
+    at work is ``running`` without a lease and has ``items_total``. ``previous`` is the output of
+    the last round of a repeat; ``waiting_key`` the signal or gate the step waits for.
+    """
+
+    id = models.UUIDField(primary_key=True)
+    run = models.ForeignKey(Run, models.CASCADE, related_name="steps", db_index=False)
+    key = models.TextField()
+    scope = models.TextField(default="", blank=True)
+    position = models.PositiveIntegerField()
+    index = models.PositiveIntegerField(null=True)
+    type = models.TextField()
+    queue = models.TextField()
+    state = models.TextField()
+    waiting_for = models.TextField(default="", blank=True)
+    waiting_key = models.TextField(default="", blank=True)
+    why = models.TextField(default="", blank=True)
+    attempt = models.PositiveIntegerField(default=0)
+    n_retries = models.PositiveIntegerField(default=0)
+    n_lost = models.PositiveIntegerField(default=0)
+    round = models.PositiveIntegerField(default=1)
+    fence = models.BigIntegerField(default=0)
+    worker = models.TextField(default="", blank=True)
+    lease_until = models.DateTimeField(null=True)
+    timeout_at = models.DateTimeField(null=True)
+    dispatched_at = models.DateTimeField(null=True)
+    n_dispatched = models.PositiveIntegerField(default=0)
+    item = models.JSONField(null=True)
+    items_total = models.PositiveIntegerField(null=True)
+    input = models.JSONField(null=True)
+    output = models.JSONField(null=True)
+    previous = models.JSONField(null=True)
+    error = models.JSONField(null=True)
+    covered_by = models.TextField(default="", blank=True)
+    cost_microusd = models.BigIntegerField(default=0, null=True)
+    tokens_in = models.BigIntegerField(default=0)
+    tokens_out = models.BigIntegerField(default=0)
+    model = models.TextField(default="", blank=True)
+    ready_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["run", "key", "scope"], name="orchestrator_step_once"),
+            models.CheckConstraint(
+                condition=Q(state__in=[s.value for s in StepState]), name="orchestrator_step_state"
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["dispatched_at"],
+                name="orchestrator_step_ready",
+                condition=Q(state="ready"),
+            ),
+            models.Index(
+                fields=["lease_until"],
+                name="orchestrator_step_leased",
+                condition=Q(state="running", lease_until__isnull=False),
+            ),
+            models.Index(
+                fields=["waiting_for", "run"],
+                name="orchestrator_step_waiting",
+                condition=Q(state="waiting"),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.key}{self.scope}"
+
+
+class Attempt(models.Model):
+    """One attempt that did not succeed, kept with its error (SPEC 4.4: evidence)."""
+
+    id = models.BigAutoField(primary_key=True)
+    step = models.ForeignKey(Step, models.CASCADE, related_name="attempts")
+    number = models.PositiveIntegerField()
+    round = models.PositiveIntegerField(default=1)
+    fence = models.BigIntegerField()
+    worker = models.TextField(blank=True)
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField()
+    outcome = models.TextField()  # retrying, failed, timed_out, worker_lost, late
+    error = models.JSONField(null=True)
+
+    class Meta:
+        ordering = ["id"]
+
+    def __str__(self) -> str:
+        return f"attempt {self.number} of {self.step_id}"
+
+
+class DeadLetter(models.Model):
+    """A step that gave up, with the reason; partitioned by tenant, workflow and service."""
+
+    id = models.BigAutoField(primary_key=True)
+    step = models.ForeignKey(Step, models.CASCADE, related_name="dead_letters")
+    run = models.ForeignKey(Run, models.CASCADE, related_name="dead_letters")
+    tenant = models.TextField()
+    workflow = models.TextField()
+    service = models.TextField(blank=True)
+    reason = models.TextField()  # exhausted, permanent, quarantined
+    error = models.JSONField()
+    attempts = models.PositiveIntegerField()
+    created_at = models.DateTimeField()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["tenant", "workflow", "-id"], name="orchestrator_dead_letters")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.step_id}"

@@ -1,0 +1,24 @@
+"""How many messages wait in a queue, asked of the broker."""
+
+from __future__ import annotations
+
+import logging
+
+from celery import current_app
+from kombu.exceptions import ChannelError, OperationalError
+
+logger = logging.getLogger(__name__)
+
+
+def queue_depth(queue: str) -> int:
+    """Messages waiting; 0 when the queue does not exist yet, or the broker is away."""
+    try:
+        with current_app.pool.acquire(block=True) as broker:
+            declared = broker.default_channel.queue_declare(queue, passive=True)
+    except (ChannelError, *_CONNECTION_ERRORS) as error:
+        logger.debug("depth of %s is unknown: %s", queue, error)
+        return 0
+    return int(declared.message_count)
+
+
+_CONNECTION_ERRORS = (OperationalError, OSError)

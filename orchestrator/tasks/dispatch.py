@@ -1,0 +1,90 @@
+"""Canvas trees as Celery signatures: chains, chords with flat headers, single messages."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from uuid import UUID
+
+from celery import chain, chord, current_app
+from celery.canvas import Signature
+from kombu.exceptions import KombuError
+
+from orchestrator.conf import engine_settings
+from orchestrator.core.canvas import (
+    Canvas,
+    Chain,
+    Chord,
+    Stretch,
+    carried_keys,
+    compile_canvas,
+)
+from orchestrator.core.compiled import CompiledWorkflow
+from orchestrator.core.decision import Ref
+from orchestrator.tasks.depth import queue_depth
+from orchestrator.tasks.names import path_of
+from orchestrator.tasks.steps import run_step
+
+logger = logging.getLogger(__name__)
+
+
+class CeleryDispatcher:
+    """Sends wake-ups through Celery. Fills the engine's ``Dispatcher`` port."""
+
+    def dispatch(self, run_id: UUID, workflow: CompiledWorkflow, refs: Sequence[Ref]) -> None:
+        """Send what carries ``refs``, in one batch. A broker that is away costs time, never work:
+        the READY rows stand in the database and the sweep sends again."""
+        canvases = compile_canvas(workflow, refs, fuse=engine_settings().fuse)
+        try:
+            with current_app.producer_or_acquire() as producer:
+                if len(canvases) == 1 and isinstance(canvases[0], Stretch):
+                    publish(run_id, workflow, canvases[0], producer)
+                    return
+                with producer.batch():
+                    for canvas in canvases:
+                        publish(run_id, workflow, canvas, producer)
+        except (KombuError, OSError) as error:
+            logger.warning("run %s: wake-ups not sent (%s); the sweep sends again", run_id, error)
+
+    def depth(self, queue: str) -> int:
+        """Messages waiting in the queue."""
+        return queue_depth(queue)
+
+
+def publish(
+    run_id: UUID, workflow: CompiledWorkflow, canvas: Canvas, producer: object | None = None
+) -> None:
+    """Send one tree."""
+    signature(run_id, workflow, canvas).apply_async(producer=producer, retry=False)
+
+
+def signature(run_id: UUID, workflow: CompiledWorkflow, canvas: Canvas) -> Signature[None]:
+    """The Celery form of a tree. Only chord headers store a result."""
+    carried = list(carried_keys(workflow, canvas))
+    match canvas:
+        case Stretch():
+            return _message(run_id, workflow, canvas, carried)
+        case Chain(links):
+            return chain(
+                *(
+                    _message(run_id, workflow, link, _after(workflow, links, n))
+                    for n, link in enumerate(links)
+                )
+            )
+        case Chord(headers, body):
+            heads = [
+                _message(run_id, workflow, head, carried).set(ignore_result=False)
+                for head in headers
+            ]
+            return chord(heads, _message(run_id, workflow, body, []))
+
+
+def _after(workflow: CompiledWorkflow, links: Sequence[Stretch], n: int) -> list[str]:
+    return [workflow.steps[link.refs[0].position].key for link in links[n + 1 :]]
+
+
+def _message(
+    run_id: UUID, workflow: CompiledWorkflow, stretch: Stretch, carried: list[str]
+) -> Signature[None]:
+    message: Signature[None] = run_step.si(str(run_id), path_of(workflow, stretch.refs), carried)
+    return message.set(queue=stretch.queue)
