@@ -23,7 +23,7 @@ class SubWorkflowExecutor:
     def resume(self, config: Mapping[str, Any], answer: Answer, *, upstream: Any) -> Outcome:
         """The child's output, or ``child_failed`` with the child's id, state and error.
 
-        The answer's payload is ``{run_id, state, output, error, outcome}``.
+        The answer's payload is ``{id, state, output, error, outcome}``.
         """
         del upstream
         child = answer.payload
@@ -38,5 +38,5 @@ def _child_error(workflow: str, child: Mapping[str, Any]) -> StepError:
     return StepError(
         error_class=ErrorClass.CHILD_FAILED,
         message=f"child workflow {workflow} ended {child['state']}{reason}",
-        details={"run_id": child.get("run_id"), "state": child["state"], "error": error or None},
+        details={"child": child.get("id"), "state": child["state"], "error": error or None},
     )

@@ -96,7 +96,7 @@ def test_a_sub_workflow_starts_the_child_named_in_the_document():
 
 
 def test_a_completed_childs_output_is_the_steps():
-    answer = Answer(kind="child", payload={"state": "completed", "output": [1], "run_id": "r"})
+    answer = Answer(kind="child", payload={"state": "completed", "output": [1], "id": "r"})
 
     assert SubWorkflowExecutor().resume({"workflow": "ship"}, answer, upstream=None) == Succeeded(
         output=[1]
@@ -106,11 +106,11 @@ def test_a_completed_childs_output_is_the_steps():
 @pytest.mark.parametrize("state", ["failed", "timed_out", "cancelled"])
 def test_a_child_that_did_not_complete_fails_the_step(state):
     error = {"class": "permanent", "message": "no stock"}
-    answer = Answer(kind="child", payload={"state": state, "error": error, "run_id": "r-1"})
+    answer = Answer(kind="child", payload={"state": state, "error": error, "id": "r-1"})
 
     outcome = SubWorkflowExecutor().resume({"workflow": "ship"}, answer, upstream=None)
 
     assert isinstance(outcome, Failed)
     assert outcome.error.error_class is ErrorClass.CHILD_FAILED
     assert outcome.error.message == f"child workflow ship ended {state}: no stock"
-    assert outcome.error.details == {"run_id": "r-1", "state": state, "error": error}
+    assert outcome.error.details == {"child": "r-1", "state": state, "error": error}
