@@ -87,9 +87,26 @@ def on_gate_closed(run_id: UUID, payload: Mapping[str, Any]) -> None:
 
 
 def on_run_ended(run_id: UUID, payload: Mapping[str, Any]) -> None:
-    """A run is over: nobody needs to decide anything in it any more. Safe to repeat."""
+    """A run is over: nobody needs to decide anything in it any more. Safe to repeat.
+
+    This news may overtake that of the gate whose expiry ended the run.
+    """
     del payload
-    Request.objects.filter(run_id=run_id).close(RequestState.CANCELLED, by=SYSTEM_RUN)
+    for request in Request.objects.filter(run_id=run_id).open():
+        row = Request.objects.filter(pk=request.pk)
+        if _expired(request):
+            row.close(RequestState.EXPIRED, by=SYSTEM_TIMEOUT)
+        else:
+            row.close(RequestState.CANCELLED, by=SYSTEM_RUN)
+
+
+def _expired(request: Request) -> bool:
+    """Whether the step says that it was the end of the time that answered this request."""
+    step = Step.objects.filter(run_id=request.run_id, key=request.key, scope=request.scope)
+    said = step.filter(attempt=request.attempt).values_list("output", "error").first()
+    output, error = said or (None, None)
+    answer = output or (error or {}).get("details") or {}
+    return isinstance(answer, dict) and answer.get("by") == SYSTEM_TIMEOUT
 
 
 def _close_older_rounds(new: NewRequest) -> None:
