@@ -52,7 +52,7 @@ def admit(
     carried = lane.carried if lane is not None else ()
     for ref in waiting[: max(free, 0)]:
         mark_queued(snapshot, ref)
-        if ref.index is None and workflow.steps[ref.position].key in carried:
+        if ref.item is None and workflow.steps[ref.position].key in carried:
             decision.carried.append(ref)
         else:
             decision.dispatch.append(ref)
@@ -70,7 +70,7 @@ def _startable(workflow: CompiledWorkflow, snapshot: Snapshot, near: int | None)
                 -steps[r.position].rank,
                 r.position not in successors and r.position != near,
                 r.position,
-                r.index or 0,
+                r.item or 0,
             )
         )
     return refs
@@ -108,28 +108,28 @@ def is_lost(min_success: int | None, loop: Loop) -> bool:
 
 def start(snapshot: Snapshot, ref: Ref) -> None:
     """READY becomes RUNNING, and holds a place."""
-    if ref.index is None:
+    if ref.item is None:
         snapshot.codes[ref.position] = Code.RUNNING
     else:
         loop = snapshot.loops[ref.position]
-        (loop.ready if ref.index in loop.ready else loop.queued).remove(ref.index)
+        (loop.ready if ref.item in loop.ready else loop.queued).remove(ref.item)
         loop.running += 1
     snapshot.running += 1
 
 
 def mark_queued(snapshot: Snapshot, ref: Ref) -> None:
     """A message for this READY work is on its way."""
-    if ref.index is None:
+    if ref.item is None:
         snapshot.codes[ref.position] = Code.READY | QUEUED
     else:
         loop = snapshot.loops[ref.position]
-        loop.ready.remove(ref.index)
-        loop.queued.append(ref.index)
+        loop.ready.remove(ref.item)
+        loop.queued.append(ref.item)
 
 
 def unqueue(snapshot: Snapshot, ref: Ref) -> bool:
     """The message is taken for lost; True if the work was READY and on its way."""
-    if ref.index is None:
+    if ref.item is None:
         if snapshot.codes[ref.position] != Code.READY | QUEUED:
             return snapshot.codes[ref.position] == Code.READY
         snapshot.codes[ref.position] = Code.READY
@@ -137,7 +137,7 @@ def unqueue(snapshot: Snapshot, ref: Ref) -> bool:
     loop = snapshot.loops.get(ref.position)
     if loop is None:
         return False
-    if ref.index in loop.queued:
-        loop.queued.remove(ref.index)
-        loop.ready.append(ref.index)
-    return ref.index in loop.ready
+    if ref.item in loop.queued:
+        loop.queued.remove(ref.item)
+        loop.ready.append(ref.item)
+    return ref.item in loop.ready

@@ -65,14 +65,10 @@ def compile_canvas(
 
 def carried_keys(workflow: CompiledWorkflow, canvas: Canvas) -> tuple[str, ...]:
     """The keys of the steps that the canvas brings besides its first messages."""
-    match canvas:
-        case Stretch():
-            return ()
-        case Chain(links):
-            later = [link.refs[0] for link in links[1:]]
-        case Chord(_, body):
-            later = [body.refs[0]]
-    return tuple(workflow.steps[ref.position].key for ref in later)
+    if isinstance(canvas, Stretch):
+        return ()
+    later = canvas.links[1:] if isinstance(canvas, Chain) else (canvas.body,)
+    return tuple(workflow.steps[link.refs[0].position].key for link in later)
 
 
 def messages(canvas: Canvas) -> Iterator[Stretch]:
@@ -90,7 +86,7 @@ def messages(canvas: Canvas) -> Iterator[Stretch]:
 def _stretch(workflow: CompiledWorkflow, ref: Ref) -> tuple[Ref, ...]:
     """``ref`` and what follows it without any decision in between."""
     path = [ref]
-    if ref.index is not None:
+    if ref.item is not None:
         return tuple(path)
     step = workflow.steps[ref.position]
     while (following := _sure_successor(workflow, step)) is not None:
@@ -116,7 +112,7 @@ def _joins(
     workflow: CompiledWorkflow, stretches: dict[Ref, tuple[Ref, ...]], *, fuse: bool
 ) -> Iterator[tuple[int, list[Ref]]]:
     """Joins all of whose needs are the tails of stretches in this wave, with the heads."""
-    tails = {path[-1].position: ref for ref, path in stretches.items() if ref.index is None}
+    tails = {path[-1].position: ref for ref, path in stretches.items() if ref.item is None}
     seen: set[int] = set()
     for tail in tails:
         step = workflow.steps[tail]

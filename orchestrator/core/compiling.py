@@ -11,6 +11,7 @@ from orchestrator.core.definition import (
     AnyStep,
     Document,
     HumanGateStep,
+    RouterStep,
     SubWorkflowStep,
     WaitStep,
     document_edges,
@@ -48,7 +49,7 @@ def compile_workflow(
             key,
             edges=edges,
             config=value["steps"][key],
-            queue=queues[document.steps[key].type],
+            queue=_queue(document.steps[key], queues),
             rank=ranks[key],
             owner=by_key[owners[key]] if key in owners else None,
             by_key=by_key,
@@ -70,6 +71,12 @@ def compile_workflow(
         input_schema=document.input,
         pins=dict(pins),
     )
+
+
+def _queue(step: AnyStep, queues: Mapping[str, str]) -> str:
+    """The queue of the step's type; a router that asks a model waits with the agents."""
+    calls_model = isinstance(step, RouterStep) and step.strategy == "llm"
+    return step.queue or queues["agent" if calls_model else step.type]
 
 
 def _edge(index: int, edge: DocumentEdge, by_key: Mapping[str, int]) -> Edge:
@@ -107,7 +114,7 @@ def _step(  # noqa: PLR0913 - one row of a table, each cell has its own source
         position=position,
         key=key,
         type=step.type,
-        queue=step.queue or queue,
+        queue=queue,
         config=config,
         ins=ins,
         outs=tuple(e for e in edges if e.source == position),

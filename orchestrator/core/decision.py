@@ -13,7 +13,7 @@ class Ref(NamedTuple):
     """One unit of work: a step by position, or one item of its for_each by index."""
 
     position: int
-    index: int | None = None
+    item: int | None = None
 
 
 @dataclass(slots=True)
@@ -96,5 +96,5 @@ class Decision:
             or self.loops_done
             or (subject is not None and (subject.wake_after is not None or subject.again))
             or (subject is not None and subject.loop_total is not None)
-            or any(ref.index is not None for ref in (*self.ready, *self.dispatch))
+            or any(ref.item is not None for ref in (*self.ready, *self.dispatch))
         )

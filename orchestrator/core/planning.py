@@ -45,10 +45,10 @@ def claim(workflow: CompiledWorkflow, snapshot: Snapshot, ref: Ref) -> Decision 
 
 
 def _is_ready(snapshot: Snapshot, ref: Ref) -> bool:
-    if ref.index is None:
+    if ref.item is None:
         return snapshot.code(ref.position) == Code.READY
     loop = snapshot.loops.get(ref.position)
-    return loop is not None and (ref.index in loop.ready or ref.index in loop.queued)
+    return loop is not None and (ref.item in loop.ready or ref.item in loop.queued)
 
 
 def settle(
@@ -59,12 +59,12 @@ def settle(
     *,
     lane: Lane | None = None,
 ) -> Decision:
-    """An attempt, or a wait, has an answer. The caller has proved that the fence is still its own."""
+    """An attempt, or a wait, has an answer. The fence is proved by the caller."""
     turn = Turn(workflow, snapshot, conditions)
     settling.leave(turn, fact.ref, fact.waited_for)
     step = workflow.steps[fact.ref.position]
     move = settling.next_move(turn, step, fact)
-    if fact.ref.index is None:
+    if fact.ref.item is None:
         settling.move_step(turn, step, fact.ref, move)
     else:
         settling.move_item(turn, step, fact.ref, move)
@@ -90,7 +90,7 @@ def close_loop(
         raise InvariantBroken(f"step {step.key} has item counters and no for_each")
     turn.decision.cancel_items.append(position)
     if turn.snapshot.verdict is not None:
-        turn.set(position, Code.CANCELLED)
+        turn.assign(position, Code.CANCELLED)
         turn.emit("step.cancelled", Ref(position), reason="run_ending")
         turn.decision.subject = Subject(ref=Ref(position), to=StepState.CANCELLED)
     elif admission.is_lost(step.for_each.min_success, loop):
@@ -112,10 +112,10 @@ def close_loop(
 def wake(workflow: CompiledWorkflow, snapshot: Snapshot, ref: Ref) -> Decision | None:
     """A retry or a repeat is due: the step is READY again; None when it no longer waits for it."""
     turn = Turn(workflow, snapshot, _NoConditions())
-    if ref.index is None:
+    if ref.item is None:
         if snapshot.code(ref.position) not in (Code.RETRYING, Code.WAIT_TIMER):
             return None
-        turn.set(ref.position, Code.READY)
+        turn.assign(ref.position, Code.READY)
     elif not _wake_item(turn.snapshot, ref):
         return None
     turn.decision.subject = Subject(ref=ref, to=StepState.READY)
@@ -127,13 +127,13 @@ def wake(workflow: CompiledWorkflow, snapshot: Snapshot, ref: Ref) -> Decision |
 
 def _wake_item(snapshot: Snapshot, ref: Ref) -> bool:
     loop = snapshot.loops.get(ref.position)
-    if loop is None or ref.index is None:
+    if loop is None or ref.item is None:
         return False
     if loop.retrying:
         loop.retrying -= 1
     elif not settling.take_wait(loop, "timer"):
         return False
-    loop.ready.append(ref.index)
+    loop.ready.append(ref.item)
     return True
 
 
@@ -168,7 +168,7 @@ def resume(workflow: CompiledWorkflow, snapshot: Snapshot, *, reason: str) -> De
     turn.snapshot.paused = False
     turn.emit("run.resumed", None, reason=reason)
     for position in turn.snapshot.held:
-        turn.set(position, Code.READY)
+        turn.assign(position, Code.READY)
         turn.decision.again.append(position)
         turn.emit("step.ready", Ref(position))
     turn.snapshot.held = []

@@ -162,8 +162,11 @@ def _parse(text: str) -> cel.Program:
         place = str(error).partition("ERROR: <input>:1:")[2] or str(error)
         column, _, reason = place.splitlines()[0].partition(": ")
         reason = reason.partition(" expecting ")[0]
+        mend = "correct it."
+        if "alternative at input '." in reason:
+            mend = 'write a key that is a word of CEL in brackets, e.g. input["in"].'
         raise ExpressionError(
-            "syntax", f"not valid CEL at character {column} ({reason}): correct it."
+            "syntax", f"not valid CEL at character {column} ({reason}): {mend}"
         ) from None
 
 

@@ -75,7 +75,7 @@ class Turn:
         """Note one line of the history."""
         self.decision.events.append(EventDraft(event_type, ref, payload))
 
-    def set(self, position: int, code: Code) -> None:
+    def assign(self, position: int, code: Code) -> None:
         """Give the step another code (and take away its queued bit)."""
         self.snapshot.codes[position] = code
 
@@ -91,7 +91,7 @@ class Turn:
     ) -> None:
         """The step is done: its edges are decided, what waited for it is considered."""
         step = self.workflow.steps[position]
-        self.set(position, Code.COMPLETED)
+        self.assign(position, Code.COMPLETED)
         self.emit("step.completed", Ref(position), **payload)
         self._drop_fallback(step)
         self._leave(step, On.COMPLETED, routes)
@@ -105,7 +105,7 @@ class Turn:
     def give_up(self, position: int, error: dict[str, Any], *, timed_out: bool = False) -> None:
         """The step failed for good: its fallback, its edges, or the run's policy takes over."""
         step = self.workflow.steps[position]
-        self.set(position, Code.TIMED_OUT if timed_out else Code.FAILED)
+        self.assign(position, Code.TIMED_OUT if timed_out else Code.FAILED)
         self.emit("step.timed_out" if timed_out else "step.failed", Ref(position), error=error)
         if step.fallback is not None and not self.snapshot.verdict:
             self._admit(self.workflow.steps[step.fallback])
@@ -119,7 +119,7 @@ class Turn:
         self._spread()
 
     def _skip(self, step: StepPlan, reason: str) -> None:
-        self.set(step.position, Code.SKIPPED)
+        self.assign(step.position, Code.SKIPPED)
         self.emit("step.skipped", Ref(step.position), reason=reason)
         self._drop_fallback(step)
         self._leave(step, On.SKIPPED, None)
@@ -139,7 +139,7 @@ class Turn:
         position = step.position
         if step.optional:
             self._warn(step, error)
-            self.set(position, Code.SKIPPED)
+            self.assign(position, Code.SKIPPED)
             self.emit("step.skipped", Ref(position), reason="optional_failed", error=error)
             self._leave(step, On.SKIPPED, None)
         elif step.handles_failure:
@@ -193,7 +193,7 @@ class Turn:
         if self.snapshot.code(position) != Code.BLOCKED:
             return
         shape = StepError(error_class=ErrorClass.CONDITION_ERROR, message=str(error)).as_json()
-        self.set(position, Code.FAILED)
+        self.assign(position, Code.FAILED)
         self.decision.failed.append((position, shape))
         self.emit("step.failed", Ref(position), error=shape)
         step = self.workflow.steps[position]
@@ -237,7 +237,7 @@ class Turn:
             if not wanted:
                 self._skip(step, "condition_false")
                 return
-        self.set(step.position, Code.READY)
+        self.assign(step.position, Code.READY)
         self.decision.ready.append(Ref(step.position))
         self.emit("step.ready", Ref(step.position))
         if step.late_cancel:
@@ -290,7 +290,7 @@ class Turn:
                 return
         if code == Code.RUNNING:
             self.snapshot.running -= 1
-        self.set(position, Code.CANCELLED)
+        self.assign(position, Code.CANCELLED)
         was_ready_now = Ref(position) in self.decision.ready
         if was_ready_now:
             self.decision.ready.remove(Ref(position))
@@ -307,7 +307,7 @@ class Turn:
             loop.running = 0
         loop.released = loop.total = loop.running + loop.ok + loop.failed
         if loop.running == 0:
-            self.set(position, Code.CANCELLED)
+            self.assign(position, Code.CANCELLED)
 
     # -- where the run stands ------------------------------------------------------------------
 
@@ -329,7 +329,8 @@ class Turn:
 
     def _census(self) -> tuple[int, set[tuple[int, str]]]:
         """How many steps and items are ready, running or retrying; and what is waited for."""
-        active, waits = 0, set()
+        active = 0
+        waits: set[tuple[int, str]] = set()
         for raw in self.snapshot.codes:
             code = raw & ~QUEUED
             if code in _ACTIVE:

@@ -87,7 +87,7 @@ Move = _Done | _Again | _Retry | _GiveUp | _Park | _Loop
 
 def leave(turn: Turn, ref: Ref, waited_for: str) -> None:
     """Whatever the answer: the body, or the wait, is over."""
-    if ref.index is not None:
+    if ref.item is not None:
         loop = turn.snapshot.loops[ref.position]
         if waited_for:
             take_wait(loop, waited_for)
@@ -175,26 +175,26 @@ def move_step(turn: Turn, step: StepPlan, ref: Ref, move: Move) -> None:
     turn.decision.subject = subject
     match move:
         case _Done(ends_run=outcome) if outcome:
-            turn.set(position, Code.COMPLETED)
+            turn.assign(position, Code.COMPLETED)
             turn.emit("step.completed", ref)
             turn.drain(Verdict(RunState.COMPLETED, outcome=outcome, step=step.key))
         case _Done():
             turn.complete(position, routes=move.routes)
         case _Again():
             _again(turn, subject, move.delay)
-            turn.set(position, Code.WAIT_TIMER if move.delay else Code.READY)
+            turn.assign(position, Code.WAIT_TIMER if move.delay else Code.READY)
         case _Retry():
             _retry(turn, subject, move)
-            turn.set(position, Code.RETRYING if move.delay else Code.READY)
+            turn.assign(position, Code.RETRYING if move.delay else Code.READY)
         case _GiveUp():
             turn.give_up(position, move.error, timed_out=move.timed_out)
             subject.to, subject.error = turn.snapshot.state(position), move.error
         case _Park():
             _park(turn, subject, move)
-            turn.set(position, WAIT_CODES[move.kind])
+            turn.assign(position, WAIT_CODES[move.kind])
         case _Loop():
             subject.to, subject.loop_total = StepState.RUNNING, move.total
-            turn.set(position, Code.LOOPING)
+            turn.assign(position, Code.LOOPING)
             turn.snapshot.loops[position] = Loop(total=move.total)
             if move.total == 0:
                 turn.decision.loops_done.append(position)
@@ -240,8 +240,8 @@ def move_item(turn: Turn, step: StepPlan, ref: Ref, move: Move) -> None:
 def _hold_item(loop: Loop, ref: Ref, kind: str) -> None:
     if kind:
         loop.waits[kind] = loop.waits.get(kind, 0) + 1
-    elif ref.index is not None:
-        loop.ready.append(ref.index)
+    elif ref.item is not None:
+        loop.ready.append(ref.item)
 
 
 def _close_when_over(turn: Turn, step: StepPlan, loop: Loop) -> None:

@@ -61,7 +61,7 @@ def run_output(values: Values) -> Any:
         by_key = workflow.by_key
         values.load(by_key[key] for key in workflow.output.references if key in by_key)
         return workflow.output.render(values.scope())
-    last = [step for step in workflow.last_steps]
+    last = workflow.last_steps
     values.load(step.position for step in last)
     return {s.key: values.outputs[s.position] for s in last if s.position in values.outputs}
 
@@ -72,7 +72,7 @@ def _summary(values: Values, decision: Decision, subject_cost: int | None) -> di
     counts = history.counts
     for draft in decision.events:
         counts[draft.type] = counts.get(draft.type, 0) + 1
-        if draft.type == "step.completed" and draft.ref and draft.ref.index is None:
+        if draft.type == "step.completed" and draft.ref and draft.ref.item is None:
             history.route.append(values.workflow.steps[draft.ref.position].key)
     cost = history.cost_microusd + (subject_cost or 0)
     return {

@@ -1,4 +1,4 @@
-"""One round of all sweeps; run each second by ``manage.py pulse`` and, as a second path, by beat."""
+"""One round of all sweeps: each second by ``manage.py pulse`` and, as a second path, by beat."""
 
 from __future__ import annotations
 

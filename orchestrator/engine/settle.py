@@ -8,7 +8,7 @@ from typing import Any
 from orchestrator.clock import jitter
 from orchestrator.core import planning
 from orchestrator.core.admission import Lane
-from orchestrator.core.compiled import CompiledWorkflow, StepPlan
+from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import Decision, EventDraft, Ref, Subject
 from orchestrator.core.errors import InvariantBroken
 from orchestrator.core.outcomes import (
@@ -56,9 +56,8 @@ def decide(
 
     ``lost``: the answer is that its worker was lost.
     """
-    step = workflow.steps[row.position]
     ref = Ref(row.position, row.index)
-    if ref.index is None:
+    if ref.item is None:
         values.learn(ref.position, output_of(outcome))
     values.focus(row)
     fact = Fact(
@@ -78,7 +77,7 @@ def decide(
         decision.events.insert(0, EventDraft("gate.decided", ref, shown))
     change = Change(run=run, workflow=workflow, decision=decision, actor=actor)
     change.subject = _subject_move(row, decision, outcome, lost=lost)
-    _note_wait(step, ref, outcome, decision)
+    _note_wait(ref, outcome, decision)
     _prepare_claim(change, values, row)
     return change
 
@@ -86,7 +85,7 @@ def decide(
 def _forget_failure(values: Values, decision: Decision) -> None:
     """Only a completed step has an output."""
     subject = decision.subject
-    if subject is not None and subject.ref.index is None and subject.to is not StepState.COMPLETED:
+    if subject is not None and subject.ref.item is None and subject.to is not StepState.COMPLETED:
         values.outputs.pop(subject.ref.position, None)
 
 
@@ -139,7 +138,7 @@ def _retry_counters(
         move["n_retries"] = row.n_retries + 1
 
 
-def _note_wait(step: StepPlan, ref: Ref, outcome: Outcome | Expanded, decision: Decision) -> None:
+def _note_wait(ref: Ref, outcome: Outcome | Expanded, decision: Decision) -> None:
     if not isinstance(outcome, Waiting):
         return
     if outcome.kind == "person":
@@ -164,10 +163,10 @@ def _prepare_claim(change: Change, values: Values, row: StepRow) -> None:
     subject = change.decision.subject
     if subject is not None and ref == subject.ref:
         claim_row: StepRow | None = _row_after(row, change.subject or {})
-    elif ref in change.decision.ready and ref.index is None:
+    elif ref in change.decision.ready and ref.item is None:
         claim_row = None
     else:
-        claim_row = rows.read_item(change.run.id, step.key, writing.scope_of(ref.index))
+        claim_row = rows.read_item(change.run.id, step.key, writing.scope_of(ref.item))
     change.claim_row = claim_row
     change.prepared = prepare(values, step, claim_row)
 

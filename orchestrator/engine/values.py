@@ -101,9 +101,9 @@ class Values:
             return True
         self._load_named(step.repeat.until.references)
         names = {"output": output, "previous": self._item.get("previous")}
-        if step.for_each is not None and ref.index is not None:
+        if step.for_each is not None and ref.item is not None:
             item = self._item.get("item")
-            names |= {step.for_each.name: item, "item": item, "index": ref.index}
+            names |= {step.for_each.name: item, "item": item, "index": ref.item}
         return step.repeat.until.evaluate_bool(self.scope(**names))
 
     def cover(self, owner: int, fallback: int) -> None:

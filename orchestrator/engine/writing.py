@@ -48,7 +48,7 @@ def scope_of(index: int | None) -> str:
 
 def name_of(workflow: CompiledWorkflow, ref: Ref) -> str:
     """How the history and messages call it: the key with its scope."""
-    return workflow.steps[ref.position].key + scope_of(ref.index)
+    return workflow.steps[ref.position].key + scope_of(ref.item)
 
 
 def write(change: Change, values: Values) -> datetime:
@@ -90,7 +90,7 @@ def _new_rows(change: Change) -> list[dict[str, Any]]:
     return [
         _row(change, ref) | {"queued": ref in on_the_way}
         for ref in change.decision.ready
-        if ref.index is None and ref != change.decision.claim
+        if ref.item is None and ref != change.decision.claim
     ]
 
 
@@ -99,9 +99,9 @@ def _row(change: Change, ref: Ref) -> dict[str, Any]:
     return {
         "id": str(new_id()),
         "key": step.key,
-        "scope": scope_of(ref.index),
+        "scope": scope_of(ref.item),
         "position": ref.position,
-        "index": ref.index,
+        "index": ref.item,
         "type": step.type,
         "queue": step.queue,
     }
@@ -190,10 +190,10 @@ def release(change: Change) -> None:
     decision = change.decision
     released: dict[int, list[int]] = {}
     for ref in decision.ready:
-        if ref.index is not None:
-            released.setdefault(ref.position, []).append(ref.index)
+        if ref.item is not None:
+            released.setdefault(ref.position, []).append(ref.item)
     for position, indexes in released.items():
-        queued = [r.index for r in decision.dispatch if r.position == position]
+        queued = [r.item for r in decision.dispatch if r.position == position]
         key = change.workflow.steps[position].key
         moves.release_items(change.run.id, key, indexes, [i for i in queued if i is not None])
 
@@ -206,7 +206,7 @@ def _mark_known_rows(change: Change) -> None:
     known = [r for r in (*decision.dispatch, *decision.carried) if r not in fresh and r != subject]
     if known:
         steps = change.workflow.steps
-        names = [(steps[r.position].key, scope_of(r.index)) for r in known]
+        names = [(steps[r.position].key, scope_of(r.item)) for r in known]
         moves.mark_dispatched(change.run.id, names)
 
 

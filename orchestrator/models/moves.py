@@ -29,7 +29,7 @@ class MovedOn(OrchestratorError):
 
 
 class StaleFence(OrchestratorError):
-    """The step is not as expected: its lease was lost, or its state changed. Nothing was written."""
+    """The step is not as expected: its lease was lost, or its state changed. Nothing is written."""
 
     code = "stale_fence"
 
@@ -68,7 +68,7 @@ def apply_decision(write: Write) -> datetime:
     Autocommits when no transaction is open. Raises MovedOn or StaleFence when a guard fails; an
     open transaction is then unusable and must be rolled back.
     """
-    params = [
+    params: list[Any] = [
         write.run_id,
         write.version,
         write.compact,
@@ -113,7 +113,8 @@ def insert_run(fields: dict[str, Any], *, time_limit: timedelta, is_wall: bool) 
         " interval '0', t, t, t, t + %s FROM orchestrator_now() t RETURNING created_at"
     )
     with connection.cursor() as cursor:
-        cursor.execute(sql, [*values, time_limit, is_wall, time_limit])
+        params: list[Any] = [*values, time_limit, is_wall, time_limit]
+        cursor.execute(sql, params)
         at: datetime = cursor.fetchone()[0]
     return at
 
@@ -248,15 +249,12 @@ def cancel_steps(
 
 def set_timer(run_id: UUID, step_id: UUID, kind: str, due: float | datetime) -> None:
     """A wake-up after ``due`` seconds on the database's clock, or at that instant."""
-    if isinstance(due, datetime):
-        at, value = "%s", due
-    else:
-        at, value = "orchestrator_now() + make_interval(secs => %s)", due  # type: ignore[assignment]
+    is_instant = isinstance(due, datetime)
     _execute(
-        "INSERT INTO orchestrator_timer (run_id, step_id, kind, fire_at)"
-        f" VALUES (%s, %s, %s, {at})"
+        "INSERT INTO orchestrator_timer (run_id, step_id, kind, fire_at) VALUES (%s, %s, %s,"
+        "  coalesce(%s::timestamptz, orchestrator_now() + make_interval(secs => %s)))"
         " ON CONFLICT (step_id, kind) DO UPDATE SET fire_at = excluded.fire_at",
-        [run_id, step_id, kind, value],
+        [run_id, step_id, kind, due if is_instant else None, 0.0 if is_instant else due],
     )
 
 
@@ -321,13 +319,14 @@ def renew_leases(held: Sequence[tuple[UUID, int]], lease: timedelta) -> set[UUID
 
     A lease never outlives its attempt's time limit. Touches step rows only.
     """
+    params: list[Any] = [lease, [i for i, _ in held], [f for _, f in held]]
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE orchestrator_step s"
             " SET lease_until = least(orchestrator_now() + %s, s.timeout_at)"
             " FROM unnest(%s::uuid[], %s::bigint[]) AS x(id, fence)"
             " WHERE s.id = x.id AND s.fence = x.fence AND s.state = 'running' RETURNING s.id",
-            [lease, [i for i, _ in held], [f for _, f in held]],
+            params,
         )
         return {step_id for (step_id,) in cursor.fetchall()}
 

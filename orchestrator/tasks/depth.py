@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 def queue_depth(queue: str) -> int:
     """Messages waiting; 0 when the queue does not exist yet, or the broker is away."""
     try:
-        with current_app.pool.acquire(block=True) as broker:
+        with current_app.connection_or_acquire() as broker:
             declared = broker.default_channel.queue_declare(queue, passive=True)
     except (ChannelError, *_CONNECTION_ERRORS) as error:
         logger.debug("depth of %s is unknown: %s", queue, error)

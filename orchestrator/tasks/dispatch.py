@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 from celery import chain, chord, current_app
 from celery.canvas import Signature
+from kombu import Producer
 from kombu.exceptions import KombuError
 
 from orchestrator.conf import engine_settings
@@ -26,6 +28,9 @@ from orchestrator.tasks.names import path_of
 from orchestrator.tasks.steps import run_step
 
 logger = logging.getLogger(__name__)
+
+# A chord counts its headers by their results; nothing else stores one.
+_WITH_RESULT: dict[str, Any] = {"ignore_result": False}
 
 
 class CeleryDispatcher:
@@ -52,7 +57,7 @@ class CeleryDispatcher:
 
 
 def publish(
-    run_id: UUID, workflow: CompiledWorkflow, canvas: Canvas, producer: object | None = None
+    run_id: UUID, workflow: CompiledWorkflow, canvas: Canvas, producer: Producer | None = None
 ) -> None:
     """Send one tree."""
     signature(run_id, workflow, canvas).apply_async(producer=producer, retry=False)
@@ -73,8 +78,7 @@ def signature(run_id: UUID, workflow: CompiledWorkflow, canvas: Canvas) -> Signa
             )
         case Chord(headers, body):
             heads = [
-                _message(run_id, workflow, head, carried).set(ignore_result=False)
-                for head in headers
+                _message(run_id, workflow, head, carried).set(**_WITH_RESULT) for head in headers
             ]
             return chord(heads, _message(run_id, workflow, body, []))
 

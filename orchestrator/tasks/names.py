@@ -11,7 +11,7 @@ from orchestrator.core.decision import Ref
 def path_of(workflow: CompiledWorkflow, refs: Sequence[Ref]) -> str:
     """``draft>check``, or ``pages[3]`` for an item."""
     return ">".join(
-        workflow.steps[ref.position].key + ("" if ref.index is None else f"[{ref.index}]")
+        workflow.steps[ref.position].key + ("" if ref.item is None else f"[{ref.item}]")
         for ref in refs
     )
 

@@ -1,0 +1,1 @@
+"""Commands of the engine; thin: parse arguments, call, print."""
