@@ -16,6 +16,7 @@ from orchestrator.core.problems import suggestion
 
 MAX_BYTES = 2048
 MAX_MACROS = 2
+MAX_TOKENS = 600
 MAX_BOUND_USES = 16
 
 MACROS = frozenset({"all", "exists", "exists_one", "existsOne", "filter", "map"})
@@ -126,6 +127,22 @@ def shown_path(path: Path) -> str:
         else:
             text += f".{part}" if part.isidentifier() else f'["{part}"]'
     return text
+
+
+def check_length(text: str) -> None:
+    """Refuse what is too long before the library parses it: it recurses on the machine's stack."""
+    size = len(text.encode("utf-8", "replace"))
+    if size > MAX_BYTES:
+        raise ExpressionError(
+            "too_long",
+            f"the expression has {size} bytes: at most {MAX_BYTES}; split it over two steps.",
+        )
+    count = sum(1 for _ in tokens(text))
+    if count > MAX_TOKENS:
+        raise ExpressionError(
+            "too_complex",
+            f"the expression has {count} parts: at most {MAX_TOKENS}; split it over two steps.",
+        )
 
 
 def survey(text: str) -> Survey:

@@ -231,8 +231,8 @@ class _NoConditions:
     def step(self, position: int) -> bool:
         raise InvariantBroken(f"step {position} was asked for a condition")
 
-    def until(self, ref: Ref, output: Any, round_number: int) -> bool:
-        raise InvariantBroken(f"step {ref.position} was asked for round {round_number}: {output!r}")
+    def until(self, ref: Ref, output: Any) -> bool:
+        raise InvariantBroken(f"step {ref.position} was asked for a round: {output!r}")
 
     def cover(self, owner: int, fallback: int) -> None:
         raise InvariantBroken(f"step {owner} was covered by {fallback}")

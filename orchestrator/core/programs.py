@@ -15,11 +15,11 @@ from typing import Any
 import cel
 
 from orchestrator.core.cel_text import (
-    MAX_BYTES,
     ORDERED_MACROS,
     ExpressionError,
     Path,
     Survey,
+    check_length,
     survey,
     tokens,
     unordered_words,
@@ -141,12 +141,7 @@ def compile_expression(text: str, *, names: Iterable[str] | None = VISIBLE_NAMES
 
 @lru_cache(maxsize=_NAMES_KEPT)
 def _compiled(text: str, names: frozenset[str] | None) -> Program:
-    size = len(text.encode("utf-8", "replace"))
-    if size > MAX_BYTES:
-        raise ExpressionError(
-            "too_long",
-            f"the expression has {size} bytes: at most {MAX_BYTES}; split it over two steps.",
-        )
+    check_length(text)
     program = _parse(text)
     found = survey(text)
     _check_patterns(text)

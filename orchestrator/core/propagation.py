@@ -44,7 +44,7 @@ class Conditions(Protocol):
         """The step's own ``when``."""
         ...
 
-    def until(self, ref: Ref, output: Any, round_number: int) -> bool:
+    def until(self, ref: Ref, output: Any) -> bool:
         """The step's ``repeat.until`` over this round's output."""
         ...
 

@@ -8,7 +8,7 @@ from typing import Any, assert_never
 from orchestrator.core import admission
 from orchestrator.core.compiled import StepPlan
 from orchestrator.core.decision import Ref, Subject
-from orchestrator.core.errors import ConditionError, ErrorClass, StepError
+from orchestrator.core.errors import ConditionError, ErrorClass, InvariantBroken, StepError
 from orchestrator.core.outcomes import (
     EndRun,
     Failed,
@@ -20,7 +20,7 @@ from orchestrator.core.outcomes import (
 )
 from orchestrator.core.propagation import Turn
 from orchestrator.core.retry import next_delay
-from orchestrator.core.snapshot import WAIT_CODES, Code, Loop, Verdict
+from orchestrator.core.snapshot import WAIT_CODES, WAIT_WORDS, Code, Loop, Verdict
 from orchestrator.core.states import RunState, StepState
 
 
@@ -135,7 +135,7 @@ def _after_success(turn: Turn, step: StepPlan, fact: Fact, output: Any) -> Move:
     if repeat is None or turn.snapshot.verdict is not None:
         return _Done()
     try:
-        finished = turn.conditions.until(fact.ref, output, fact.round_number)
+        finished = turn.conditions.until(fact.ref, output)
     except ConditionError as error:
         shape = StepError(error_class=ErrorClass.CONDITION_ERROR, message=str(error))
         return _GiveUp(shape.as_json(), timed_out=False)
@@ -174,24 +174,13 @@ def move_step(turn: Turn, step: StepPlan, ref: Ref, move: Move) -> None:
     subject = Subject(ref=ref, to=StepState.COMPLETED)
     turn.decision.subject = subject
     match move:
-        case _Done(ends_run=outcome) if outcome:
-            turn.assign(position, Code.COMPLETED)
-            turn.emit("step.completed", ref)
-            turn.drain(Verdict(RunState.COMPLETED, outcome=outcome, step=step.key))
         case _Done():
-            turn.complete(position, routes=move.routes)
-        case _Again():
-            _again(turn, subject, move.delay)
-            turn.assign(position, Code.WAIT_TIMER if move.delay else Code.READY)
-        case _Retry():
-            _retry(turn, subject, move)
-            turn.assign(position, Code.RETRYING if move.delay else Code.READY)
+            _finish_step(turn, step, ref, move)
+        case _Again() | _Retry() | _Park():
+            turn.assign(position, _postpone(turn, subject, move))
         case _GiveUp():
             turn.give_up(position, move.error, timed_out=move.timed_out)
             subject.to, subject.error = turn.snapshot.state(position), move.error
-        case _Park():
-            _park(turn, subject, move)
-            turn.assign(position, WAIT_CODES[move.kind])
         case _Loop():
             subject.to, subject.loop_total = StepState.RUNNING, move.total
             turn.assign(position, Code.LOOPING)
@@ -200,6 +189,30 @@ def move_step(turn: Turn, step: StepPlan, ref: Ref, move: Move) -> None:
                 turn.decision.loops_done.append(position)
         case _:
             assert_never(move)
+
+
+def _finish_step(turn: Turn, step: StepPlan, ref: Ref, move: _Done) -> None:
+    if not move.ends_run:
+        turn.complete(ref.position, routes=move.routes)
+        return
+    turn.assign(ref.position, Code.COMPLETED)
+    turn.emit("step.completed", ref)
+    turn.drain(Verdict(RunState.COMPLETED, outcome=move.ends_run, step=step.key))
+
+
+def _postpone(turn: Turn, subject: Subject, move: _Again | _Retry | _Park) -> Code:
+    """Not done yet: the code that the step has meanwhile. READY: it may run at once."""
+    match move:
+        case _Again():
+            _again(turn, subject, move)
+            return Code.WAIT_TIMER if move.delay else Code.READY
+        case _Retry():
+            _retry(turn, subject, move)
+            return Code.RETRYING if move.delay else Code.READY
+        case _Park():
+            subject.to = StepState.WAITING
+            turn.emit("step.waiting", subject.ref, waiting_for=move.kind, why=move.why)
+            return WAIT_CODES[move.kind]
 
 
 def move_item(turn: Turn, step: StepPlan, ref: Ref, move: Move) -> None:
@@ -213,35 +226,30 @@ def move_item(turn: Turn, step: StepPlan, ref: Ref, move: Move) -> None:
             turn.emit("step.completed", ref)
             if move.ends_run:
                 turn.drain(Verdict(RunState.COMPLETED, outcome=move.ends_run, step=step.key))
-        case _Again():
-            _again(turn, subject, move.delay)
-            _hold_item(loop, ref, "timer" if move.delay else "")
-        case _Retry():
-            _retry(turn, subject, move)
-            if move.delay:
-                loop.retrying += 1
-            else:
-                _hold_item(loop, ref, "")
+        case _Again() | _Retry() | _Park():
+            _count_item(loop, ref, _postpone(turn, subject, move))
         case _GiveUp():
             loop.failed += 1
             subject.to = StepState.TIMED_OUT if move.timed_out else StepState.FAILED
             subject.error = move.error
             turn.emit(f"step.{subject.to}", ref, error=move.error)
-        case _Park():
-            _park(turn, subject, move)
-            _hold_item(loop, ref, move.kind)
         case _Loop():
-            raise AssertionError("an item is never expanded again")
+            raise InvariantBroken(f"item {ref} of {step.key} was expanded again")
         case _:
             assert_never(move)
     _close_when_over(turn, step, loop)
 
 
-def _hold_item(loop: Loop, ref: Ref, kind: str) -> None:
-    if kind:
+def _count_item(loop: Loop, ref: Ref, code: Code) -> None:
+    """An item's state is a count in its loop."""
+    if code is Code.READY:
+        if ref.item is not None:
+            loop.ready.append(ref.item)
+    elif code is Code.RETRYING:
+        loop.retrying += 1
+    else:
+        kind = WAIT_WORDS[code]
         loop.waits[kind] = loop.waits.get(kind, 0) + 1
-    elif ref.item is not None:
-        loop.ready.append(ref.item)
 
 
 def _close_when_over(turn: Turn, step: StepPlan, loop: Loop) -> None:
@@ -252,11 +260,11 @@ def _close_when_over(turn: Turn, step: StepPlan, loop: Loop) -> None:
         turn.decision.loops_done.append(step.position)
 
 
-def _again(turn: Turn, subject: Subject, delay: float) -> None:
+def _again(turn: Turn, subject: Subject, move: _Again) -> None:
     subject.again = True
-    if delay:
-        subject.to, subject.wake_after, subject.wake_kind = StepState.WAITING, delay, "repeat"
-        turn.emit("timer.set", subject.ref, kind="repeat", seconds=delay)
+    if move.delay:
+        subject.to, subject.wake_after, subject.wake_kind = StepState.WAITING, move.delay, "repeat"
+        turn.emit("timer.set", subject.ref, kind="repeat", seconds=move.delay)
     else:
         subject.to = StepState.READY
         turn.emit("step.ready", subject.ref)
@@ -272,8 +280,3 @@ def _retry(turn: Turn, subject: Subject, move: _Retry) -> None:
     else:
         subject.to = StepState.READY
         turn.emit("step.ready", subject.ref)
-
-
-def _park(turn: Turn, subject: Subject, move: _Park) -> None:
-    subject.to = StepState.WAITING
-    turn.emit("step.waiting", subject.ref, waiting_for=move.kind, why=move.why)

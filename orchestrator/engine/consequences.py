@@ -12,7 +12,7 @@ from orchestrator.core.states import StepState
 from orchestrator.engine import children
 from orchestrator.engine.settled import Settled
 from orchestrator.engine.writing import Change
-from orchestrator.models import moves
+from orchestrator.models import attempts, timer_rows
 from orchestrator.models.rows import StepRow
 
 _NO_DEAD_LETTER = frozenset({ErrorClass.REJECTED, ErrorClass.CANCELLED})
@@ -32,13 +32,13 @@ def write_consequences(
     if subject is None:
         return
     if row.state in (StepState.WAITING, StepState.RETRYING):
-        moves.drop_timers([row.id])
+        timer_rows.drop_timers([row.id])
     if subject.wake_after is not None:
-        moves.set_timer(change.run.id, row.id, subject.wake_kind, subject.wake_after)
+        timer_rows.set_timer(change.run.id, row.id, subject.wake_kind, subject.wake_after)
     match outcome:
         case Waiting(due=due) if due is not None:
             after = due.total_seconds() if isinstance(due, timedelta) else due
-            moves.set_timer(change.run.id, row.id, "wait", after)
+            timer_rows.set_timer(change.run.id, row.id, "wait", after)
         case StartChild():
             settled.children.append(children.start_child(change, row, outcome))
         case Failed():
@@ -53,7 +53,7 @@ def _record_failure(
     error = outcome.error.as_json()
     if row.state == StepState.RUNNING:
         word = "worker_lost" if lost else str(subject.to)
-        moves.record_attempt(row.id, outcome=word, error=error)
+        attempts.record_attempt(row.id, outcome=word, error=error)
     if subject.to not in _ENDS or outcome.error.error_class in _NO_DEAD_LETTER:
         return
     reason = "exhausted"
@@ -62,4 +62,4 @@ def _record_failure(
     elif outcome.error.error_class.value not in change.workflow.steps[row.position].retry.on:
         reason = "permanent"
     service = str(change.workflow.steps[row.position].config.get("service", ""))
-    moves.dead_letter(row.id, service=service, reason=reason, error=error)
+    attempts.dead_letter(row.id, service=service, reason=reason, error=error)

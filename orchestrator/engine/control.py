@@ -12,6 +12,7 @@ from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import Decision
 from orchestrator.core.errors import NotFound, StateConflict
 from orchestrator.core.snapshot import Snapshot
+from orchestrator.core.states import RunState
 from orchestrator.engine import outbox
 from orchestrator.engine.blueprints import compiled
 from orchestrator.engine.settle import apply_change
@@ -35,7 +36,13 @@ def resume_run(run_id: UUID, *, actor: str, reason: str) -> None:
 
     Raises NotFound, StateConflict (not paused).
     """
-    _act(run_id, actor, lambda w, s: planning.resume(w, s, reason=reason), word="resumed")
+    _act(
+        run_id,
+        actor,
+        lambda w, s: planning.resume(w, s, reason=reason),
+        word="resumed",
+        only_from=RunState.PAUSED,
+    )
 
 
 def cancel_run(run_id: UUID, *, actor: str, reason: str) -> None:
@@ -52,6 +59,7 @@ def _act(
     decide: Callable[[CompiledWorkflow, Snapshot], Decision],
     *,
     word: str,
+    only_from: RunState | None = None,
 ) -> None:
     with transaction.atomic():
         run = rows.lock_run(run_id)
@@ -59,6 +67,9 @@ def _act(
             raise NotFound(f"there is no run {run_id}")
         if run.ended:
             raise StateConflict(f"the run is {run.state}; it cannot be {word}", state=run.state)
+        if only_from is not None and run.state is not only_from:
+            message = f"the run is {run.state}; only a run that is {only_from} can be {word}"
+            raise StateConflict(message, state=run.state)
         apply_control(run, decide(compiled(run.blueprint_id), run.snapshot), actor=actor)
 
 

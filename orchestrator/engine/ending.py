@@ -9,7 +9,7 @@ from orchestrator.core.decision import Decision
 from orchestrator.core.errors import ConditionError, ErrorClass, StepError
 from orchestrator.core.states import RunState
 from orchestrator.engine.values import Values
-from orchestrator.models import moves, rows
+from orchestrator.models import outbox_rows, rows, timer_rows
 from orchestrator.models.rows import RunRow
 
 SUCCEEDED = "succeeded"
@@ -89,10 +89,10 @@ def _summary(values: Values, decision: Decision, subject_cost: int | None) -> di
 def tell(run: RunRow, decision: Decision) -> list[int]:
     """Outbox messages about the end: to the parent run, and to subscribers; their ids."""
     posted = []
-    moves.drop_run_timers(run.id)
+    timer_rows.drop_run_timers(run.id)
     if run.parent_id is not None:
         payload = {"parent": str(run.parent_id), "parent_step": str(run.parent_step)}
-        posted.append(moves.post("child.ended", run.id, payload))
+        posted.append(outbox_rows.post("child.ended", run.id, payload))
     if engine_settings().subscribers.get("run.ended"):
-        posted.append(moves.post("run.ended", run.id, {"state": str(decision.run_state)}))
+        posted.append(outbox_rows.post("run.ended", run.id, {"state": str(decision.run_state)}))
     return posted

@@ -48,8 +48,10 @@ def _failed(run: Run, event: Event | None) -> str:
     return f"Failed at step {step}: {message}." if step else f"Failed: {message}."
 
 
-def _cancelled(_run: Run, event: Event | None) -> str:
-    return f"Cancelled{_by(event)}."
+def _cancelled(run: Run, event: Event | None) -> str:
+    who = f" by {event.actor}" if event and event.actor else ""
+    reason = str((run.error or {}).get("message", "")).rstrip(".")
+    return f"Cancelled{who}." if reason in ("", "cancelled") else f"Cancelled{who}: {reason}."
 
 
 def _timed_out(_run: Run, _event: Event | None) -> str:

@@ -157,7 +157,7 @@ def deliver_decision(
     return True
 
 
-def _apply(
+def _apply(  # noqa: PLR0913 - the run as held, and the answer with its origin
     run: RunRow,
     workflow: CompiledWorkflow,
     row: StepRow,
@@ -183,7 +183,7 @@ def _apply(
     return state
 
 
-def end_wait(
+def end_wait(  # noqa: PLR0913 - the run as held, and the answer with its origin
     run: RunRow,
     workflow: CompiledWorkflow,
     values: Values,

@@ -19,7 +19,7 @@ from uuid import UUID
 from django.db import DatabaseError, connection
 
 from orchestrator.conf import engine_settings
-from orchestrator.models import moves
+from orchestrator.models import step_moves
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class LeaseKeeper:
         if not held:
             return
         try:
-            moves.renew_leases([(i, f) for i, (f, _) in held.items()], engine_settings().lease)
+            step_moves.renew_leases([(i, f) for i, (f, _) in held.items()], engine_settings().lease)
         except DatabaseError:
             logger.warning("leases could not be renewed; trying again", exc_info=True)
             connection.close()

@@ -23,7 +23,7 @@ from orchestrator.core.states import RUN_TERMINAL, RUN_WORKING, RunState, StepSt
 from orchestrator.engine.blueprints import compiled
 from orchestrator.engine.explaining import explain
 from orchestrator.engine.pictures import BudgetPicture, Overview, Progress, RunPicture, StepPicture
-from orchestrator.models import Blueprint, Event, Run, Step, Timer
+from orchestrator.models import Blueprint, Event, Run, Step, StepDefinition, Timer
 
 ITEMS_SHOWN = 100
 """Up to so many items of a for_each are shown with the run (FORMAT section 4, Loops)."""
@@ -51,6 +51,7 @@ class _Face(NamedTuple):
 
     labels: Mapping[str, str]
     budget: Mapping[str, Any] | None
+    order: Mapping[str, int]
 
 
 def picture(run: Run) -> RunPicture:
@@ -134,7 +135,8 @@ def _steps(run: Run, children: Mapping[UUID, UUID]) -> Iterator[StepPicture]:
     counts, shown = _item_counts(run, loops), _items_shown(run, loops)
     items = [item for group in shown.values() for item in group]
     due = _timers([row.id for row in [*rows.values(), *items] if row.state in _PARKED])
-    for plan in workflow.steps:
+    order = _face(run.blueprint_id).order
+    for plan in sorted(workflow.steps, key=lambda plan: order.get(plan.key, 0)):
         row = rows.get(plan.position)
         if row is None:
             yield _without_row(plan, snapshot)
@@ -313,4 +315,7 @@ def _budget(
 def _face(blueprint_id: int) -> _Face:
     rows = Blueprint.objects.filter(pk=blueprint_id)
     labels, budget = rows.values_list("document__labels", "document__budget").get()
-    return _Face(labels=labels or {}, budget=budget)
+    # The compiled workflow goes by the canonical order of keys; people wrote another one.
+    keys = StepDefinition.objects.filter(blueprint=blueprint_id).order_by("position")
+    order = {key: place for place, key in enumerate(keys.values_list("key", flat=True))}
+    return _Face(labels=labels or {}, budget=budget, order=order)

@@ -26,7 +26,7 @@ from orchestrator.engine.settled import Settled
 from orchestrator.engine.values import Values
 from orchestrator.engine.work import prepare, usage_of
 from orchestrator.engine.writing import Change
-from orchestrator.models import moves, rows
+from orchestrator.models import loops, rows
 from orchestrator.models.rows import RunRow, StepRow
 
 
@@ -41,7 +41,7 @@ def output_of(outcome: Outcome | Expanded) -> Any:
             return None
 
 
-def decide(
+def decide(  # noqa: PLR0913 - the run as held, the fact, who asks
     run: RunRow,
     workflow: CompiledWorkflow,
     values: Values,
@@ -110,16 +110,22 @@ def _subject_move(
     if subject.loop_total is not None:
         move["items_total"] = subject.loop_total
     _retry_counters(move, row, subject, outcome, lost=lost)
-    if isinstance(outcome, Waiting):
-        move |= {"waiting_for": outcome.kind, "waiting_key": outcome.key, "why": outcome.why}
-    elif isinstance(outcome, StartChild):
-        move |= {"waiting_for": "child", "waiting_key": outcome.name}
-    if subject.to is StepState.WAITING and subject.again:
-        move |= {"waiting_for": "timer", "why": "pause before the next round"}
+    if subject.to is StepState.WAITING:
+        move |= _wait_fields(outcome)
     if subject.to is StepState.READY:
         move["queued"] = subject.ref in decision.dispatch or subject.ref in decision.carried
         move["bump"] = lost
     return move
+
+
+def _wait_fields(outcome: Outcome | Expanded) -> dict[str, Any]:
+    match outcome:
+        case Waiting(kind=kind, key=key, why=why):
+            return {"waiting_for": kind, "waiting_key": key, "why": why}
+        case StartChild(name=name):
+            return {"waiting_for": "child", "why": f"child workflow {name}"}
+        case _:
+            return {"waiting_for": "timer", "why": "pause before the next round"}
 
 
 def _retry_counters(
@@ -199,7 +205,7 @@ def carry_out(
     apply_change(change, values, settled)
     consequences.write_consequences(change, row, outcome, settled, lost=lost)
     for position in change.decision.loops_done:
-        moves.set_loop_output(run.id, workflow.steps[position].key)
+        loops.set_loop_output(run.id, workflow.steps[position].key)
         follow = _close_loop(run, workflow, values, position, lane=lane)
         apply_change(follow, values, settled)
     return settled

@@ -26,7 +26,7 @@ from orchestrator.engine.settled import Settled
 from orchestrator.engine.values import Values
 from orchestrator.engine.work import Work, perform, prepare, worker_name
 from orchestrator.engine.writing import Change, write
-from orchestrator.models import moves, rows
+from orchestrator.models import attempts, loops, rows
 from orchestrator.models.moves import MovedOn, StaleFence
 from orchestrator.models.rows import RunRow, StepRow
 
@@ -208,7 +208,7 @@ def _settle_locked(
     values = Values(run, work.workflow)
     values.outputs = work.values.outputs
     if isinstance(outcome, Expanded):
-        _write_items(work)
+        loops.insert_items(run.id, work.step, work.prepared.items or [])
     change = decide(run, work.workflow, values, row, outcome, lane=lane)
     settled = carry_out(change, values, row, outcome, lane=lane)
     if isinstance(outcome, Waiting):
@@ -220,17 +220,6 @@ def _is_ours(work: Work, row: StepRow) -> bool:
     return row.state == StepState.RUNNING and row.fence == work.row.fence
 
 
-def _write_items(work: Work) -> None:
-    moves.insert_items(
-        run_id=work.run.id,
-        key=work.step.key,
-        position=work.step.position,
-        kind=work.step.type,
-        queue=work.step.queue,
-        items=work.prepared.items or [],
-    )
-
-
 def _keep_evidence(work: Work, outcome: Outcome | Expanded) -> None:
     logger.warning(
         "late result of step %s of run %s (fence %s): kept as evidence, nothing changes",
@@ -239,4 +228,4 @@ def _keep_evidence(work: Work, outcome: Outcome | Expanded) -> None:
         work.row.fence,
     )
     evidence = {"result": type(outcome).__name__.lower()}
-    moves.record_late(work.row.id, fence=work.row.fence, worker=worker_name(), evidence=evidence)
+    attempts.record_late(work.row.id, fence=work.row.fence, worker=worker_name(), evidence=evidence)

@@ -21,7 +21,7 @@ from orchestrator.engine.settled import Settled
 from orchestrator.engine.sweeping import each
 from orchestrator.engine.values import Values
 from orchestrator.engine.writing import Change
-from orchestrator.models import moves, rows, sweeps
+from orchestrator.models import outbox_rows, rows, sweeps
 from orchestrator.models.rows import RunRow, StepRow
 from orchestrator.models.sweeps import DueTimer
 
@@ -96,10 +96,13 @@ def _expire(run: RunRow, row: StepRow) -> Settled | None:
         outcome=outcome,
     )
     if row.waiting_for == "child":
-        settled.posted.append(moves.post("child.cancel", run.id, {"step_id": str(row.id)}))
+        named = {"step_id": str(row.id)}
+        settled.posted.append(outbox_rows.post("child.cancel", run.id, named))
     if row.waiting_for == "person" and state is not StepState.WAITING:
         payload = {"step": row.key, "scope": row.scope, "attempt": row.attempt}
-        settled.posted.append(moves.post("gate.closed", run.id, payload | {"reason": "timeout"}))
+        settled.posted.append(
+            outbox_rows.post("gate.closed", run.id, payload | {"reason": "timeout"})
+        )
     return settled
 
 

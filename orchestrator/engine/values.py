@@ -94,7 +94,7 @@ class Values:
         self._load_named(when.references)
         return when.evaluate_bool(self.scope())
 
-    def until(self, ref: Ref, output: Any, round_number: int) -> bool:
+    def until(self, ref: Ref, output: Any) -> bool:
         """The end of a repeat, over this round's output."""
         step = self.workflow.steps[ref.position]
         if step.repeat is None:

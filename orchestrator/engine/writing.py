@@ -16,7 +16,7 @@ from orchestrator.core.states import StepState
 from orchestrator.engine import ending
 from orchestrator.engine.values import Values
 from orchestrator.engine.work import Prepared, worker_name
-from orchestrator.models import moves
+from orchestrator.models import loops, moves, outbox_rows, step_moves, timer_rows
 from orchestrator.models.moves import Write
 from orchestrator.models.rows import RunRow, StepRow
 
@@ -163,21 +163,12 @@ def write_beside(change: Change, values: Values) -> None:
     """The rarer changes of the decision; call in the same transaction, right after ``write``."""
     decision, run, workflow = change.decision, change.run, change.workflow
     for position, error in decision.failed:
-        step = workflow.steps[position]
-        moves.insert_failed(
-            run_id=run.id,
-            step_id=new_id(),
-            key=step.key,
-            position=position,
-            kind=step.type,
-            queue=step.queue,
-            error=error,
-        )
+        step_moves.insert_failed(run_id=run.id, step=workflow.steps[position], error=error)
     for owner, fallback in decision.covers:
         key = workflow.steps[fallback].key
-        moves.cover(run.id, owner, key, values.output(fallback))
+        step_moves.cover(run.id, owner, key, values.output(fallback))
     if decision.again:
-        moves.ready_again(run.id, decision.again)
+        step_moves.ready_again(run.id, decision.again)
     _mark_known_rows(change)
     _cancel(change)
     if decision.ended:
@@ -195,7 +186,7 @@ def release(change: Change) -> None:
     for position, indexes in released.items():
         queued = [r.item for r in decision.dispatch if r.position == position]
         key = change.workflow.steps[position].key
-        moves.release_items(change.run.id, key, indexes, [i for i in queued if i is not None])
+        loops.release_items(change.run.id, key, indexes, [i for i in queued if i is not None])
 
 
 def _mark_known_rows(change: Change) -> None:
@@ -207,7 +198,7 @@ def _mark_known_rows(change: Change) -> None:
     if known:
         steps = change.workflow.steps
         names = [(steps[r.position].key, scope_of(r.item)) for r in known]
-        moves.mark_dispatched(change.run.id, names)
+        step_moves.mark_dispatched(change.run.id, names)
 
 
 def _cancel(change: Change) -> None:
@@ -221,13 +212,13 @@ def _cancel(change: Change) -> None:
         for position in decision.cancel_items
         if _nothing_runs(decision, position)
     ]
-    gone = moves.cancel_steps(
+    gone = step_moves.cancel_steps(
         change.run.id,
         positions=decision.cancelled,
         item_keys=items,
         running_item_keys=running,
     )
-    moves.drop_timers([step.id for step in gone])
+    timer_rows.drop_timers([step.id for step in gone])
     change.posted += _tell_waits(change.run.id, gone)
 
 
@@ -236,14 +227,14 @@ def _nothing_runs(decision: Decision, position: int) -> bool:
     return loop is None or loop.running == 0
 
 
-def _tell_waits(run_id: UUID, gone: Iterable[moves.CancelledStep]) -> list[int]:
+def _tell_waits(run_id: UUID, gone: Iterable[step_moves.CancelledStep]) -> list[int]:
     """A cancelled wait for a person or a child concerns others: they are told by the outbox."""
     posted = []
     for step in gone:
         named = {"step": step.key, "scope": step.scope, "attempt": step.attempt}
         if step.waited_for == "person":
             payload = {**named, "reason": "cancelled"}
-            posted.append(moves.post("gate.closed", run_id, payload))
+            posted.append(outbox_rows.post("gate.closed", run_id, payload))
         elif step.waited_for == "child":
-            posted.append(moves.post("child.cancel", run_id, {"step_id": str(step.id)}))
+            posted.append(outbox_rows.post("child.cancel", run_id, {"step_id": str(step.id)}))
     return posted

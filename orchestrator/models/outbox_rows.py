@@ -9,6 +9,8 @@ from uuid import UUID
 import orjson
 from django.db import connection
 
+from orchestrator.models.statements import dumps
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -52,3 +54,15 @@ def put_off(number: int, error: str) -> None:
             "   * interval '1 second' WHERE id = %s",
             [error[:500], number],
         )
+
+
+def post(topic: str, run_id: UUID, payload: dict[str, Any]) -> int:
+    """A message in the outbox, sent once this transaction has committed; its id."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO orchestrator_outbox (topic, run_id, payload, created_at, due_at, attempts,"
+            " error) SELECT %s, %s, %s::jsonb, t, t, 0, '' FROM orchestrator_now() t RETURNING id",
+            [topic, run_id, dumps(payload)],
+        )
+        number: int = cursor.fetchone()[0]
+    return number

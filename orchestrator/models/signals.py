@@ -48,7 +48,7 @@ def oldest_open(run_id: UUID, name: str, scope: str | None) -> StoredSignal | No
     return _one(f"{where} ORDER BY id LIMIT 1", params)
 
 
-def store(
+def store(  # noqa: PLR0913 - one row; keyword-only
     *,
     run_id: UUID,
     name: str,

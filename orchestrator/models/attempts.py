@@ -1,0 +1,42 @@
+"""Evidence: attempts that did not succeed, late results, steps that gave up."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from orchestrator.models.statements import dumps, execute
+
+
+def record_attempt(step_id: UUID, *, outcome: str, error: Any) -> None:
+    """Keep an attempt that did not succeed, as the step row shows it at this moment."""
+    execute(
+        "INSERT INTO orchestrator_attempt (step_id, number, round, fence, worker, started_at,"
+        " ended_at, outcome, error)"
+        " SELECT id, attempt, round, fence, worker, started_at, orchestrator_now(), %s, %s::jsonb"
+        " FROM orchestrator_step WHERE id = %s",
+        [outcome, dumps(error), step_id],
+    )
+
+
+def record_late(step_id: UUID, *, fence: int, worker: str, evidence: Any) -> None:
+    """A result that came after its lease was lost: evidence, it changes nothing (SPEC 4.4)."""
+    execute(
+        "INSERT INTO orchestrator_attempt (step_id, number, round, fence, worker, started_at,"
+        " ended_at, outcome, error)"
+        " SELECT id, attempt, round, %s, %s, NULL, orchestrator_now(), 'late', %s::jsonb"
+        " FROM orchestrator_step WHERE id = %s",
+        [fence, worker, dumps(evidence), step_id],
+    )
+
+
+def dead_letter(step_id: UUID, *, service: str, reason: str, error: Any) -> None:
+    """The step gave up: list it, with its reason and the attempts it took."""
+    execute(
+        "INSERT INTO orchestrator_deadletter (step_id, run_id, tenant, workflow, service, reason,"
+        " error, attempts, created_at)"
+        " SELECT s.id, s.run_id, r.tenant, r.workflow, %s, %s, %s::jsonb, s.attempt,"
+        " orchestrator_now() FROM orchestrator_step s JOIN orchestrator_run r ON r.id = s.run_id"
+        " WHERE s.id = %s",
+        [service, reason, dumps(error), step_id],
+    )

@@ -1,0 +1,63 @@
+"""Rows of for_each items; call with the run locked, in the decision's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from orchestrator.clock import new_id
+from orchestrator.core.compiled import StepPlan
+from orchestrator.models.statements import dumps, execute
+
+
+def insert_items(run_id: UUID, step: StepPlan, items: Sequence[Any]) -> None:
+    """Rows for all items of a for_each, BLOCKED until they are released.
+
+    A for_each that is tried again starts anew: rows of the first try are taken over.
+    """
+    ids = [new_id() for _ in items]
+    execute(
+        "INSERT INTO orchestrator_step (id, run_id, key, scope, position, index, type, queue,"
+        " state, item, ready_at, waiting_for, waiting_key, why, attempt, n_retries, n_lost,"
+        " round, fence, worker, n_dispatched, covered_by, cost_microusd, tokens_in, tokens_out,"
+        " model)"
+        " SELECT i, %s, %s, '[' || (n - 1) || ']', %s, n - 1, %s, %s, 'blocked', v::jsonb,"
+        " orchestrator_now(), '', '', '', 0, 0, 0, 1, 0, '', 0, '', 0, 0, 0, ''"
+        " FROM unnest(%s::uuid[], %s::text[]) WITH ORDINALITY AS x(i, v, n)"
+        " ON CONFLICT (run_id, key, scope) DO UPDATE SET state = 'blocked', item = excluded.item,"
+        "  output = NULL, error = NULL, n_retries = 0, n_lost = 0, round = 1, previous = NULL,"
+        "  fence = orchestrator_step.fence + 1, finished_at = NULL",
+        [
+            run_id,
+            step.key,
+            step.position,
+            step.type,
+            step.queue,
+            ids,
+            [dumps(item) for item in items],
+        ],
+    )
+
+
+def release_items(run_id: UUID, key: str, indexes: list[int], queued: list[int]) -> None:
+    """BLOCKED items become READY; those in ``queued`` have a message on its way."""
+    execute(
+        "UPDATE orchestrator_step SET state = 'ready', ready_at = orchestrator_now(),"
+        " dispatched_at = CASE WHEN index = ANY(%s) THEN orchestrator_now() END,"
+        " n_dispatched = CASE WHEN index = ANY(%s) THEN 1 ELSE 0 END"
+        " WHERE run_id = %s AND key = %s AND index = ANY(%s) AND state = 'blocked'",
+        [queued, queued, run_id, key, indexes],
+    )
+
+
+def set_loop_output(run_id: UUID, key: str) -> None:
+    """The output of a for_each is the list of its items' outputs, in item order."""
+    execute(
+        "UPDATE orchestrator_step p SET output = ("
+        "  SELECT coalesce(jsonb_agg(CASE WHEN i.state = 'completed' THEN i.output END"
+        "    ORDER BY i.index), '[]') FROM orchestrator_step i"
+        "  WHERE i.run_id = p.run_id AND i.key = p.key AND i.index IS NOT NULL)"
+        " WHERE p.run_id = %s AND p.key = %s AND p.scope = ''",
+        [run_id, key],
+    )

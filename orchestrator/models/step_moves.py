@@ -1,0 +1,115 @@
+"""Guarded moves of steps beside the decision itself; call with the run locked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+
+from orchestrator.clock import new_id
+from orchestrator.core.compiled import StepPlan
+from orchestrator.models.statements import dumps, execute
+
+
+def mark_dispatched(run_id: UUID, names: Sequence[tuple[str, str]]) -> None:
+    """A message is on its way (again) for these READY steps, ``(key, scope)``."""
+    execute(
+        "UPDATE orchestrator_step s SET dispatched_at = orchestrator_now(),"
+        " n_dispatched = s.n_dispatched + 1"
+        " FROM unnest(%s::text[], %s::text[]) AS x(k, c)"
+        " WHERE s.run_id = %s AND s.key = x.k AND s.scope = x.c AND s.state = 'ready'",
+        [[key for key, _ in names], [scope for _, scope in names], run_id],
+    )
+
+
+def ready_again(run_id: UUID, positions: list[int]) -> None:
+    """Failed steps that had paused their run are READY again, with fresh retries."""
+    execute(
+        "UPDATE orchestrator_step SET state = 'ready', ready_at = orchestrator_now(), error = NULL,"
+        " n_retries = 0, n_lost = 0, finished_at = NULL, dispatched_at = NULL, n_dispatched = 0"
+        " WHERE run_id = %s AND position = ANY(%s) AND scope = ''"
+        " AND state IN ('failed', 'timed_out')",
+        [run_id, positions],
+    )
+
+
+def insert_failed(*, run_id: UUID, step: StepPlan, error: Any) -> None:
+    """A step that failed before it could start (a condition of its own did not hold water)."""
+    execute(
+        "INSERT INTO orchestrator_step (id, run_id, key, scope, position, type, queue, state,"
+        " error, ready_at, finished_at, waiting_for, waiting_key, why, attempt, n_retries, n_lost,"
+        " round, fence, worker, n_dispatched, covered_by, cost_microusd, tokens_in, tokens_out,"
+        " model)"
+        " SELECT %s, %s, %s, '', %s, %s, %s, 'failed', %s::jsonb, t, t, '', '', '', 0, 0, 0, 1, 0,"
+        " '', 0, '', 0, 0, 0, '' FROM orchestrator_now() t",
+        [new_id(), run_id, step.key, step.position, step.type, step.queue, dumps(error)],
+    )
+
+
+def cover(run_id: UUID, owner: int, fallback_key: str, output: Any) -> None:
+    """The fallback's output stands for its owner's, which keeps its own state."""
+    execute(
+        "UPDATE orchestrator_step SET output = %s::jsonb, covered_by = %s"
+        " WHERE run_id = %s AND position = %s AND scope = ''",
+        [dumps(output), fallback_key, run_id, owner],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CancelledStep:
+    """A step that was cancelled, with what has to be told about it."""
+
+    id: UUID
+    key: str
+    scope: str
+    attempt: int
+    waited_for: str
+
+
+def cancel_steps(
+    run_id: UUID, *, positions: list[int], item_keys: list[str], running_item_keys: list[str]
+) -> list[CancelledStep]:
+    """End plain steps (whatever their open state) and the open items of for_each steps.
+
+    Items of ``running_item_keys`` lose a running body too: the fence grows, its result is late.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "WITH doomed AS ("
+            "  SELECT id, waiting_for AS waited_for FROM orchestrator_step"
+            "  WHERE run_id = %s AND ("
+            "    (position = ANY(%s) AND scope = ''"
+            "      AND state IN ('ready', 'running', 'retrying', 'waiting'))"
+            "    OR (key = ANY(%s) AND scope <> ''"
+            "      AND state IN ('blocked', 'ready', 'retrying', 'waiting'))"
+            "    OR (key = ANY(%s) AND scope <> '' AND state = 'running'))"
+            "  ORDER BY id FOR UPDATE)"
+            " UPDATE orchestrator_step s SET state = 'cancelled', finished_at = orchestrator_now(),"
+            "  fence = s.fence + 1, lease_until = NULL, timeout_at = NULL, waiting_for = '',"
+            "  waiting_key = '', why = ''"
+            " FROM doomed d WHERE s.id = d.id"
+            " RETURNING s.id, s.key, s.scope, s.attempt, d.waited_for",
+            [run_id, positions, item_keys, running_item_keys],
+        )
+        return [CancelledStep(*row) for row in cursor.fetchall()]
+
+
+def renew_leases(held: Sequence[tuple[UUID, int]], lease: timedelta) -> set[UUID]:
+    """Renew the leases that are still ours, ``(step id, fence)``; the ids renewed.
+
+    A lease never outlives its attempt's time limit. Touches step rows only.
+    """
+    params: list[Any] = [lease, [i for i, _ in held], [f for _, f in held]]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE orchestrator_step s"
+            " SET lease_until = least(orchestrator_now() + %s, s.timeout_at)"
+            " FROM unnest(%s::uuid[], %s::bigint[]) AS x(id, fence)"
+            " WHERE s.id = x.id AND s.fence = x.fence AND s.state = 'running' RETURNING s.id",
+            params,
+        )
+        return {step_id for (step_id,) in cursor.fetchall()}
