@@ -58,6 +58,13 @@ class ApprovalSerializer(serializers.ModelSerializer[Request]):
         return [each.who for each in request.assignments.all()]
 
 
+class ApprovalPageSerializer(serializers.Serializer[Any]):
+    """For the API's document alone: one page of the list."""
+
+    results = ApprovalSerializer(many=True)
+    next = serializers.CharField(allow_null=True)
+
+
 class DecisionBodySerializer(serializers.Serializer[Any]):
     """For the API's document alone: the body is checked by ``decisions.parse_body``."""
 
