@@ -91,25 +91,29 @@ def _merge(value: Any) -> Merge:
     )
 
 
-class _AtLeast(Block):
+class JoinCount(Block):
+    """At least so many of the needs."""
+
     at_least: Annotated[int, Field(ge=1)]
 
 
-class _MergeExpression(Block):
+class MergeExpression(Block):
+    """What the input is, by CEL."""
+
     expression: Cel
 
 
 NeedField = Annotated[Need, BeforeValidator(_need, json_schema_input_type=Key | Need)]
 JoinField = Annotated[
     Join,
-    PlainValidator(_join, json_schema_input_type=Literal["all", "strict", "any"] | _AtLeast),
+    PlainValidator(_join, json_schema_input_type=Literal["all", "strict", "any"] | JoinCount),
 ]
 MergeField = Annotated[
     Merge,
     PlainValidator(
         _merge,
         json_schema_input_type=Literal["nested", "shallow", "deep", "list", "first"]
-        | _MergeExpression,
+        | MergeExpression,
     ),
 ]
 

@@ -27,7 +27,7 @@ def readable_part(value: Any, problems: list[Problem]) -> tuple[Document | None,
         for problem in reversed(problems):  # so that positions in lists still hold
             unsure.add(_leave_out(rest, problem))
         document, problems = parse_document(rest)
-        if document is not None or not rest["steps"]:
+        if document is not None or not rest.get("steps"):
             break
     return document, unsure
 
