@@ -1,0 +1,1 @@
+"""Pure decisions: no database, many generated cases."""
