@@ -75,7 +75,8 @@ class Merge:
 class StepPlan:
     """One step, ready to run. ``rank`` is the longest remaining path, in steps, itself included.
 
-    ``timeout_s`` limits one attempt's body; how long a wait may take is the executor's answer.
+    ``timeout_s`` limits one attempt's body; how long a wait may take is the executor's answer,
+    except for a child (``child_timeout_s``; None: the child's own limit only).
     ``fallback`` is the position of the step that stands in when this one has given up; ``owner``
     the reverse. ``config`` is the step's block of the document as plain JSON.
     """
@@ -95,6 +96,7 @@ class StepPlan:
     input: Template | None
     merge: Merge
     timeout_s: float
+    child_timeout_s: float | None
     retry: Retry
     fallback: int | None
     owner: int | None

@@ -126,6 +126,9 @@ def _step(  # noqa: PLR0913 - one row of a table, each cell has its own source
         input=compile_template(config["input"], names=None) if step.has_input else None,
         merge=compiled.Merge(kind=step.merge.kind, expression=_condition(step.merge.expression)),
         timeout_s=PARKING_TIMEOUT_S if parks or timeout is None else timeout.total_seconds(),
+        child_timeout_s=(
+            timeout.total_seconds() if timeout and isinstance(step, SubWorkflowStep) else None
+        ),
         retry=effective_retry(step, document.defaults),
         fallback=by_key[step.fallback] if step.fallback else None,
         owner=owner,

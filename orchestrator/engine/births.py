@@ -26,7 +26,8 @@ from orchestrator.models.rows import RunRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Birth:
-    """What a new run is made of. ``parent`` and ``parent_step`` for a child."""
+    """What a new run is made of. ``parent`` and ``parent_step`` for a child, whose
+    ``run_id`` its parent's history names already."""
 
     tenant: str
     blueprint_id: int
@@ -41,6 +42,7 @@ class Birth:
     parent: UUID | None = None
     parent_step: UUID | None = None
     depth: int = 0
+    run_id: UUID | None = None
 
 
 def check_input(workflow: CompiledWorkflow, data: Any) -> None:
@@ -96,7 +98,7 @@ def give_birth(birth: Birth, workflow: CompiledWorkflow) -> Settled:
 
 
 def _row(birth: Birth, workflow: CompiledWorkflow) -> RunRow:
-    run_id = new_id()
+    run_id = birth.run_id or new_id()
     return RunRow(
         id=run_id,
         tenant=birth.tenant,

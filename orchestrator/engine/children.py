@@ -65,6 +65,7 @@ def start_child(change: Change, row: StepRow, wish: StartChild) -> Settled:
         parent=run.id,
         parent_step=row.id,
         depth=run.depth + 1,
+        run_id=change.child_id,
     )
     return give_birth(birth, compiled(blueprint.pk))
 

@@ -41,6 +41,9 @@ def write_consequences(
             timer_rows.set_timer(change.run.id, row.id, "wait", after)
         case StartChild():
             settled.children.append(children.start_child(change, row, outcome))
+            limit = change.workflow.steps[row.position].child_timeout_s
+            if limit is not None:
+                timer_rows.set_timer(change.run.id, row.id, "wait", limit)
         case Failed():
             _record_failure(change, row, outcome, subject, lost=lost)
         case _:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from orchestrator.clock import jitter
+from orchestrator.clock import jitter, new_id
 from orchestrator.core import planning
 from orchestrator.core.admission import Lane
 from orchestrator.core.compiled import CompiledWorkflow
@@ -78,6 +78,10 @@ def decide(  # noqa: PLR0913 - the run as held, the fact, who asks
     change = Change(run=run, workflow=workflow, decision=decision, actor=actor)
     change.subject = _subject_move(row, decision, outcome, lost=lost)
     _note_wait(ref, outcome, decision)
+    if isinstance(outcome, StartChild):
+        change.child_id = new_id()
+        named = {"workflow": outcome.name, "child": str(change.child_id)}
+        decision.events.append(EventDraft("child.started", ref, named))
     _prepare_claim(change, values, row)
     return change
 

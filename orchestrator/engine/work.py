@@ -16,10 +16,11 @@ from orchestrator.core.decision import Ref
 from orchestrator.core.errors import ConditionError, ErrorClass, StepError
 from orchestrator.core.expressions import compile_expression, compile_template
 from orchestrator.core.outcomes import Failed, Outcome, Succeeded, Usage
+from orchestrator.core.schemas import compile_schema
 from orchestrator.core.settling import Expanded
 from orchestrator.engine.values import Values
 from orchestrator.executors.base import StepContext
-from orchestrator.executors.json_output import plain_json
+from orchestrator.executors.json_output import output_error, plain_json
 from orchestrator.executors.registry import get_executor
 from orchestrator.models.rows import RunRow, StepRow
 
@@ -75,13 +76,29 @@ def prepare(values: Values, step: StepPlan, row: StepRow | None) -> Prepared:
             values.load(_positions(values, step.for_each.items.references))
             return Prepared(items=_item_list(step.for_each.items.render(values.scope())))
         data = values.step_input(step, row)
+        if "input_schema" in step.config:
+            _check_input(data, step.config["input_schema"])
         key = None
         if step.effect_key is not None:
             values.load(_positions(values, step.effect_key.references))
             key = str(step.effect_key.render(values.step_scope(step, row)))
         return Prepared(input=data, effect_key=key)
     except ConditionError as error:
-        return Prepared(error=StepError(error_class=ErrorClass.CONDITION_ERROR, message=str(error)))
+        failure = StepError(error_class=ErrorClass.CONDITION_ERROR, message=str(error))
+    except _BadInput as error:
+        failure = StepError(error_class=ErrorClass.SCHEMA_ERROR, message=str(error))
+    return Prepared(error=failure)
+
+
+class _BadInput(ValueError):
+    """The evaluated input breaks the step's ``input_schema``."""
+
+
+def _check_input(data: Any, schema: Mapping[str, Any]) -> None:
+    problems = compile_schema(schema).check(data)
+    if problems:
+        first = problems[0]
+        raise _BadInput(f"input does not fit input_schema: {first.pointer or '/'}: {first.message}")
 
 
 def _positions(values: Values, keys: frozenset[str]) -> list[int]:
@@ -112,21 +129,25 @@ def perform(work: Work, *, max_items: int) -> Outcome | Expanded:
         logger.exception("step %s of run %s raised", work.step.key, work.run.id)
         message = f"{type(error).__name__}: {error}"
         return Failed(error=StepError(error_class=ErrorClass.TRANSIENT, message=message))
-    return outcome if work.step.type in _CHECKS_ITSELF else _storable(outcome)
+    return outcome if work.step.type in _CHECKS_ITSELF else _storable(outcome, work.step)
 
 
 _CHECKS_ITSELF = frozenset({"tool", "agent"})
 
 
-def _storable(outcome: Outcome) -> Outcome:
-    """Only JSON that PostgreSQL can hold is an output; anything else is the author's error."""
+def _storable(outcome: Outcome, step: StepPlan) -> Outcome:
+    """Only JSON that PostgreSQL can hold, and that fits ``output_schema``, is an output."""
     if not isinstance(outcome, Succeeded):
         return outcome
     try:
-        return replace(outcome, output=plain_json(outcome.output))
-    except (TypeError, ValueError) as error:
-        shape = StepError(error_class=ErrorClass.SCHEMA_ERROR, message=f"output: {error}")
-        return Failed(error=shape, usage=outcome.usage)
+        output = plain_json(outcome.output)
+        failure = output_error(output, step.config.get("output_schema"))
+    except ValueError as error:
+        failure = StepError(error_class=ErrorClass.SCHEMA_ERROR, message=f"output: {error}")
+        output = None
+    if failure is not None:
+        return Failed(error=failure, usage=outcome.usage)
+    return replace(outcome, output=output)
 
 
 def step_context(work: Work) -> StepContext:

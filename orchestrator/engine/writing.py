@@ -27,8 +27,8 @@ class Change:
 
     ``subject``: the step's move as documented in sql/apply.sql (filled by the caller, who knows
     its row). ``claim_row`` is the claimed step's row when it has one already, ``prepared`` what
-    was worked out for it. ``actor`` signs the events. ``outputs``: the subject's output, needed
-    for what it covers.
+    was worked out for it. ``actor`` signs the events. ``child_id``: the child run that the step
+    starts.
     """
 
     run: RunRow
@@ -38,6 +38,7 @@ class Change:
     claim_row: StepRow | None = None
     prepared: Prepared | None = None
     actor: str = ""
+    child_id: UUID | None = None
     posted: list[int] = field(default_factory=list)
 
 
