@@ -39,7 +39,7 @@ class Environment(BaseSettings):
         None, description="PostgreSQL 15 or newer; not set: the embedded server of the stack"
     )
     database_pool: int = Field(
-        0, ge=0, le=200, description="connections kept for a threaded web process; 0: one a thread"
+        16, ge=0, le=200, description="connections that a web process shares; 0: none are shared"
     )
     broker_url: str | None = Field(
         None, description="Valkey or Redis as redis://…; not set: the embedded server of the stack"

@@ -66,20 +66,21 @@ def started_at(pid: int) -> str:
     return fields[19]
 
 
-def django_database(url: str, *, pool: int = 0) -> dict[str, Any]:
+def django_database(url: str) -> dict[str, Any]:
     """A DATABASES entry for a ``postgresql://`` URL (libpq's form, query options included).
 
-    Connections are kept and checked before reuse. With ``pool`` the process shares that many
-    between its threads, which is what a web process under ASGI needs (a thread lives one request).
+    A connection is kept by its thread and checked before it is used again.
     """
     parts = {k: v for k, v in conninfo_to_dict(url).items() if v is not None}
     entry: dict[str, Any] = {"ENGINE": "django.db.backends.postgresql"}
-    entry |= {_CLIENT_KEYS[k]: str(v) for k, v in parts.items() if k in _CLIENT_KEYS}
-    options: dict[str, Any] = {k: v for k, v in parts.items() if k not in _CLIENT_KEYS}
-    if pool:
-        options["pool"] = {"min_size": 1, "max_size": pool, "timeout": 10}
-    return entry | {
-        "OPTIONS": options,
-        "CONN_MAX_AGE": 0 if pool else None,
-        "CONN_HEALTH_CHECKS": True,
-    }
+    entry |= {name: str(parts.get(key, "")) for key, name in _CLIENT_KEYS.items()}
+    options = {k: v for k, v in parts.items() if k not in _CLIENT_KEYS}
+    return entry | {"OPTIONS": options, "CONN_MAX_AGE": None, "CONN_HEALTH_CHECKS": True}
+
+
+def shared_connections(entry: dict[str, Any], *, most: int) -> dict[str, Any]:
+    """The same entry with a pool that all threads of the process share; ``most`` 0: unchanged."""
+    if not most:
+        return entry
+    pool = {"min_size": 1, "max_size": most, "timeout": 10}
+    return entry | {"OPTIONS": entry["OPTIONS"] | {"pool": pool}, "CONN_MAX_AGE": 0}

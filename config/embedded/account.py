@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_PR_SET_KEEPCAPS = 8
+_PR_GET_SECUREBITS = 27
+_PR_SET_SECUREBITS = 28
+_SECBIT_NO_SETUID_FIXUP = 1 << 2
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_RAISE = 2
 _CAP_DAC_OVERRIDE = 1
@@ -40,7 +42,10 @@ class Account:
         if self.uid is None or self.gid is None:
             return
         if self.overrides_access:
-            _LIBC.prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0)
+            # Without it the change of user would drop the capability, and access(2), which initdb
+            # asks about its own program, would ignore it.
+            bits = _LIBC.prctl(_PR_GET_SECUREBITS, 0, 0, 0, 0)
+            _prctl(_PR_SET_SECUREBITS, bits | _SECBIT_NO_SETUID_FIXUP)
         os.setgroups([])
         os.setresgid(self.gid, self.gid, self.gid)
         os.setresuid(self.uid, self.uid, self.uid)
@@ -111,6 +116,8 @@ def _succeeds(account: Account, argv: list[str], folder: Path) -> bool:
     def step_down_and_enter() -> None:
         account.become()
         os.chdir(folder)
+        if not os.access(argv[0], os.X_OK):
+            raise PermissionError(argv[0])
 
     try:
         done = subprocess.run(  # noqa: S603 - our own argument list, no shell
@@ -129,6 +136,9 @@ def _keep_access_override() -> None:
     )  # effective, permitted, inheritable; low, high
     if _LIBC.capset(header, data) != 0:
         raise OSError(ctypes.get_errno(), "capset failed")
-    raised = _LIBC.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, _CAP_DAC_OVERRIDE, 0, 0)
-    if raised != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_CAP_AMBIENT) failed")
+    _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, _CAP_DAC_OVERRIDE)
+
+
+def _prctl(option: int, *arguments: int) -> None:
+    if _LIBC.prctl(option, *arguments, *[0] * (4 - len(arguments))) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option}) failed")

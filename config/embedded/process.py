@@ -8,10 +8,10 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Any, Protocol
 
 from config.embedded.account import Account
 from config.lifeline import die_with_parent
@@ -19,6 +19,27 @@ from config.lifeline import die_with_parent
 
 class ServerError(Exception):
     """Something that stands in the way of a server, in one sentence for a person."""
+
+
+class Process(Protocol):
+    """What a child needs of its process; subprocess.Popen has it."""
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+
+    @property
+    def returncode(self) -> int | Any:
+        """The exit status, negative for a signal; None while it runs or is not waited for."""
+
+    def poll(self) -> int | None:
+        """The exit status, None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end; subprocess.TimeoutExpired when the time is over."""
+
+    def send_signal(self, sig: int) -> None:
+        """Send a signal, if it still runs."""
 
 
 @dataclass
@@ -33,17 +54,22 @@ class Child:
     name: str
     argv: Sequence[str]
     log: Path
-    env: Mapping[str, str] | None = None
     account: Account = field(default_factory=Account)
     death_signal: signal.Signals = signal.SIGKILL
     stop_signals: Sequence[tuple[signal.Signals, float]] = ((signal.SIGTERM, 10.0),)
-    cwd: Path = Path("/")
-    process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    process: Process | None = field(default=None, init=False)
     pidfd: int = field(default=-1, init=False)
     log_start: int = field(default=0, init=False)
 
     def start(self) -> None:
         """Start the process; ServerError if the program cannot be executed at all."""
+        with self.log.open("ab") as log:
+            self.log_start = log.tell()
+            self.process = self._spawn(log)
+        with contextlib.suppress(OSError):  # some sandboxes have no pidfd; wait() copes
+            self.pidfd = os.pidfd_open(self.process.pid)
+
+    def _spawn(self, log: IO[bytes]) -> Process:
         parent = os.getpid()
 
         def before_exec() -> None:
@@ -51,23 +77,18 @@ class Child:
             self.account.become()
             die_with_parent(self.death_signal, parent=parent)
 
-        with self.log.open("ab") as log:
-            self.log_start = log.tell()
-            try:
-                self.process = subprocess.Popen(  # noqa: S603 - our own argument list, no shell
-                    list(self.argv),
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    env=None if self.env is None else dict(self.env),
-                    cwd=self.cwd,
-                    start_new_session=True,
-                    preexec_fn=before_exec,
-                )
-            except (OSError, subprocess.SubprocessError) as error:
-                raise ServerError(f"{self.name}: cannot run {self.argv[0]}: {error}.") from error
-        with contextlib.suppress(OSError):  # some sandboxes have no pidfd; wait() copes
-            self.pidfd = os.pidfd_open(self.process.pid)
+        try:
+            return subprocess.Popen(  # noqa: S603 - our own argument list, no shell
+                list(self.argv),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd="/",
+                start_new_session=True,
+                preexec_fn=before_exec,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise ServerError(f"{self.name}: cannot run {self.argv[0]}: {error}.") from error
 
     @property
     def pid(self) -> int:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import signal
 import socket
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
-from config.env import BASE_DIR, Environment, queue_type
+import uvicorn
+from django.core.management import call_command
+
+from config.celery import app
+from config.env import Environment, queue_type
 
 FLOWER_USER = "operator"
 
@@ -20,14 +24,14 @@ _PLAIN_STOP = ((signal.SIGTERM, 5.0),)
 
 @dataclass(frozen=True)
 class Part:
-    """One process of the product.
+    """One process of the product: a function of this program that runs until it is told to stop.
 
     It is ready when it says so (``announces``), when its ``port`` accepts, or, with neither, when
     it has been started.
     """
 
     name: str
-    argv: Sequence[str]
+    run: Callable[[], int | None]
     announces: bool = False
     port: int | None = None
     env: Mapping[str, str] = field(default_factory=dict)
@@ -69,16 +73,20 @@ def all_parts(env: Environment, flower_password: str) -> list[Part]:
 
 def web(env: Environment) -> Part:
     """The API and the console under uvicorn."""
-    options = ["--host", env.web_host, "--port", str(env.web_port), "--lifespan", "off"]
-    options += ["--timeout-graceful-shutdown", "5", "--no-access-log", "--log-level", "warning"]
-    return Part(
-        "web",
-        [sys.executable, "-m", "uvicorn", "config.asgi:application", *options],
-        port=env.web_port,
-        # A thread lives as long as one request under ASGI: connections are shared, not kept.
-        env={"DATABASE_POOL": str(env.database_pool or 16)},
-        stop_signals=_WEB_STOP,
-    )
+
+    def serve() -> None:
+        uvicorn.run(
+            "config.asgi:application",
+            host=env.web_host,
+            port=env.web_port,
+            lifespan="off",
+            ws="websockets-sansio",
+            access_log=False,
+            log_level="warning",
+            timeout_graceful_shutdown=5,  # an open WebSocket would hold the exit
+        )
+
+    return Part("web", serve, port=env.web_port, stop_signals=_WEB_STOP)
 
 
 def worker(group: WorkerGroup, queues: Sequence[str]) -> Part:
@@ -132,9 +140,12 @@ def accepts(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _manage(*words: str) -> list[str]:
-    return [sys.executable, str(BASE_DIR / "manage.py"), *words]
+def _manage(*words: str) -> Callable[[], None]:
+    def run() -> None:
+        call_command(*words)
+
+    return run
 
 
-def _celery(*words: str) -> list[str]:
-    return [sys.executable, "-m", "celery", "-A", "config.celery", *words]
+def _celery(*words: str) -> Callable[[], int | None]:
+    return partial(app.start, list(words))

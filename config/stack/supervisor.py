@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,10 +15,12 @@ from pathlib import Path
 from config import embedded
 from config.embedded import Child, Server, ServerError
 from config.embedded.process import stop_together
-from config.env import BASE_DIR, Environment, generated_secret
+from config.env import Environment, generated_secret
 from config.lifeline import die_with_parent
 from config.stack import parts, state
+from config.stack.forked import ForkedChild
 from config.stack.parts import Part
+from config.stack.preload import aim, preload
 from config.stack.voice import Voice
 from config.stack.watch import StopRequestedError, Watch
 
@@ -91,8 +93,13 @@ class Supervisor:
     def _live(self) -> int:
         self._check_ports()
         self._urls = self._start_servers()
+        os.environ.update(self._urls)
+        aim(self._urls)
+        preload()
+        self._await_servers()
         self._migrate()
-        self._start_parts()
+        self._launch_all(self._wanted_parts())
+        self._await_parts()
         self._publish()
         self._greet()
         if self._then:
@@ -116,17 +123,16 @@ class Supervisor:
         for server in servers.values():
             server.prepare()
             self._launch(Running(server.server(), server=server))
-        for running in self._running:
-            self._await_server(running)
         given = {"DATABASE_URL": self._env.database_url, "BROKER_URL": self._env.broker_url}
         return {name: given[name] or servers[name].url for name in given}
 
-    def _await_server(self, running: Running) -> None:
-        assert running.server is not None
-        embedded.wait_ready(running.server, running.child, meanwhile=self._watch.check)
-        running.ready = True
-        where = running.server.data
-        self._voice.say(f"  {running.name:<15} {self._age(running)}  {where}")
+    def _await_servers(self) -> None:
+        for running in self._running:
+            if running.server is None:
+                continue
+            embedded.wait_ready(running.server, running.child, meanwhile=self._watch.check)
+            running.ready = True
+            self._voice.say(f"  {running.name:<15} {self._age(running)}  {running.server.data}")
 
     def _migrate(self) -> None:
         migration = self._child(parts.migrate())
@@ -144,12 +150,16 @@ class Supervisor:
             )
         self._voice.say(f"  {'migrations':<15} {self._age(running)}")
 
-    def _start_parts(self) -> None:
+    def _wanted_parts(self) -> list[Part]:
         password = generated_secret(self._data_dir / "flower_password")
         wanted = parts.all_parts(self._env, password)
+        return [part for part in wanted if part.name != "flower" or self._flower]
+
+    def _launch_all(self, wanted: Iterable[Part]) -> None:
         for part in wanted:
-            if part.name != "flower" or self._flower:
-                self._launch(Running(self._child(part), part=part))
+            self._launch(Running(self._child(part), part=part))
+
+    def _await_parts(self) -> None:
         until = time.monotonic() + START_SECONDS
         while not self._all_ready():
             dead = [r for r in self._running if not r.child.alive]
@@ -177,15 +187,14 @@ class Supervisor:
         return running.part.port is None or parts.accepts(running.part.port)
 
     def _child(self, part: Part) -> Child:
-        surroundings = os.environ | self._urls | dict(part.env)
-        surroundings |= {"PYTHONUNBUFFERED": "1", "NOTIFY_SOCKET": self._watch.address}
-        return Child(
+        announce = {"NOTIFY_SOCKET": self._watch.address, "STACK_PROCESS": part.name}
+        return ForkedChild(
             name=part.name,
-            argv=part.argv,
+            argv=(),
             log=self._log(part.name),
-            env=surroundings | {"STACK_PROCESS": part.name},
             stop_signals=part.stop_signals,
-            cwd=BASE_DIR,
+            run=part.run,
+            env={**announce, **part.env},
         )
 
     def _launch(self, running: Running) -> None:
@@ -242,7 +251,6 @@ class Supervisor:
         parent = os.getpid()
         self._guest = subprocess.Popen(  # noqa: S603 - a command of this product, no shell
             self._then,
-            env=os.environ | self._urls,
             preexec_fn=lambda: die_with_parent(signal.SIGKILL, parent=parent),
         )
 

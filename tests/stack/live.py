@@ -90,9 +90,9 @@ class LiveStack:
             check=False,
         )
 
-    def survivors(self) -> list[psutil.Process]:
+    def survivors(self, family: list[psutil.Process] | None = None) -> list[psutil.Process]:
         """Who of the family is left half a minute after the end was asked for."""
-        _, alive = psutil.wait_procs(self.family, timeout=30)
+        _, alive = psutil.wait_procs(self.family if family is None else family, timeout=30)
         return [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
 
     def end(self) -> None:

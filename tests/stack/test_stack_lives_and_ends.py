@@ -70,7 +70,7 @@ def test_dead_parts_and_servers_are_started_again(new_stack: NewStack) -> None:
 
     stack.wait_until(lambda: all(stack.pid_of(n) != pid for n, pid in before.items()))
     stack.wait_until(lambda: _answers(stack) and stack.log().count("worker-tool     ready") == 2)
-    assert not any(child.is_running() for child in children)
+    assert stack.survivors(children) == []
     assert "worker-tool was ended by SIGKILL" in stack.said()
     stack.family += stack.descendants()
     stack.process.terminate()
