@@ -61,7 +61,7 @@ TEMPLATES = [
     },
 ]
 
-DATABASES = {"default": django_database(SERVERS.database_url, pool=ENV.database_pool)}
+DATABASES = {"default": django_database(SERVERS.database_url)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 AUTH_PASSWORD_VALIDATORS = [
