@@ -22,7 +22,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "rest_framework",
     "drf_spectacular",
-    "drf_standardized_errors",
+    "drf_spectacular_sidecar",
     "django_filters",
     "django_celery_beat",
     "orchestrator.apps.OrchestratorConfig",
@@ -34,6 +34,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "config.door.ApiDoor",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -108,6 +109,8 @@ ORCHESTRATOR: dict[str, Any] = {
     "RENEW_SECONDS": ENV.renew_seconds,
     "FUSE": ENV.orchestrator_fuse,
     "QUEUES": ENV.queues,
+    # A signal named like a gate is a decision; the desk asks the gate without knowing it.
+    "GATE_DECIDER": "approvals_app.decisions.decide_by_step",
     "MODELS": {"fast": "offline:demo", "deep": "offline:demo"},
     "OFFLINE_DEMO": "workflows_app.gallery.offline.answer",
     "FILES_ROOT": ENV.data_dir / "files",
@@ -119,14 +122,54 @@ GATE_PERSON_ROLES = "config.people.roles_of"
 
 # -- The API: the error shape, pagination and authentication are named here, used by both faces ----
 REST_FRAMEWORK: dict[str, Any] = {
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "workflows_app.authentication.BearerAuthentication",
+        "workflows_app.authentication.StaffSessionAuthentication",
+    ],
+    # Deny by default: a view names the scope it needs, or is closed to everybody.
+    "DEFAULT_PERMISSION_CLASSES": ["workflows_app.permissions.HasScope"],
+    "DEFAULT_PARSER_CLASSES": ["config.api.StrictJSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["config.api.ExactJSONRenderer"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "config.api.AlwaysJSON",
+    "DEFAULT_PAGINATION_CLASS": "config.api.KeysetPages",
+    "DEFAULT_METADATA_CLASS": None,
+    "DEFAULT_SCHEMA_CLASS": "config.description.ApiSchema",
+    "EXCEPTION_HANDLER": "config.problems.problem_response",
+    "UNAUTHENTICATED_USER": None,
 }
 SPECTACULAR_SETTINGS: dict[str, Any] = {
     "TITLE": "Durable workflow orchestrator",
+    "DESCRIPTION": (
+        "Start, watch and steer durable workflows.\n\n"
+        "**To try it here:** make a token with `manage.py token create`, press *Authorize* and"
+        " paste it.\n\n"
+        "Errors are problem documents (RFC 9457, `application/problem+json`) with a stable"
+        " `code`. Money is US dollars as JSON numbers with at most 6 decimals. Integers are exact"
+        " to 64 bits: read them with a parser that keeps them."
+    ),
     "VERSION": "1",
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_AUTHENTICATION": [],
+    "SCHEMA_PATH_PREFIX": "/v1",
+    "POSTPROCESSING_HOOKS": [],
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "SWAGGER_UI_SETTINGS": {
+        "deepLinking": True,
+        "persistAuthorization": True,
+        "displayRequestDuration": True,
+        "defaultModelsExpandDepth": 0,
+        "tryItOutEnabled": True,
+    },
+    "TAGS": [
+        {"name": "Runs", "description": "Start, look at, signal and steer runs."},
+        {"name": "Definitions", "description": "Check, publish and read workflow documents."},
+        {"name": "Approvals", "description": "What waits for a person, and deciding it."},
+    ],
 }
+# The body of a request may have 1 MiB, a form of the console no more.
+DATA_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
 
 # -- Celery: a carrier of wake-ups. Each line avoids a failure that was seen; see docs/adr ---------
 CELERY_BROKER_URL = SERVERS.broker_url
