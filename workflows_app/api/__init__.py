@@ -1,0 +1,1 @@
+"""The desk over HTTP: each view reads a body, calls one use case and shapes the answer."""
