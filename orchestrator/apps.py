@@ -1,6 +1,7 @@
 """The Django app of the engine."""
 
 from django.apps import AppConfig
+from django.db.models.signals import post_migrate
 from django.utils.module_loading import autodiscover_modules
 
 
@@ -11,10 +12,12 @@ class OrchestratorConfig(AppConfig):
     verbose_name = "Orchestrator"
 
     def ready(self) -> None:
-        """Fill the engine's ports and find the tools of every installed app."""
+        """Fill the engine's ports, find the tools of every installed app, schedule the sweeps."""
         from orchestrator import checks, engine
         from orchestrator.tasks.dispatch import CeleryDispatcher
+        from orchestrator.tasks.schedule import ensure_tick
 
         autodiscover_modules("tools")
         engine.set_dispatcher(CeleryDispatcher())
+        post_migrate.connect(ensure_tick, sender=self)
         checks.register()

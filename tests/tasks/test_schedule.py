@@ -1,0 +1,39 @@
+"""The sweeps' entry in beat's schedule."""
+
+from __future__ import annotations
+
+import pytest
+from django.apps import apps
+from django.core.management import call_command
+from django_celery_beat.models import IntervalSchedule, PeriodicTask
+
+from orchestrator.tasks.schedule import NAME, ensure_tick
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_migrated_database_has_the_tick_in_its_schedule() -> None:
+    entry = PeriodicTask.objects.get(name=NAME)
+
+    assert (entry.task, entry.queue, entry.enabled) == ("orchestrator.tick", "engine", True)
+    assert str(entry.interval) == "every 5 seconds"
+    assert entry.expire_seconds == 5
+
+
+def test_what_an_operator_changed_survives_the_next_migration() -> None:
+    slow = IntervalSchedule.objects.create(every=1, period=IntervalSchedule.MINUTES)
+    PeriodicTask.objects.filter(name=NAME).update(enabled=False, interval=slow)
+
+    call_command("migrate", verbosity=0)
+
+    entry = PeriodicTask.objects.get(name=NAME)
+    assert (entry.enabled, entry.interval) == (False, slow)
+    assert PeriodicTask.objects.filter(task="orchestrator.tick").count() == 1
+
+
+def test_a_deleted_entry_comes_back() -> None:
+    PeriodicTask.objects.all().delete()
+
+    ensure_tick(apps.get_app_config("orchestrator"), using="default")
+
+    assert PeriodicTask.objects.filter(name=NAME).exists()
