@@ -145,6 +145,11 @@ class CompiledWorkflow:
         return self.steps[self.by_key[key]]
 
     @property
+    def asks_people(self) -> bool:
+        """Whether a person may be asked; then whoever keeps the questions hears of a run's end."""
+        return any(step.type == "human_gate" for step in self.steps)
+
+    @property
     def last_steps(self) -> tuple[StepPlan, ...]:
         """Steps without successor: the default output of a run (a fallback is its owner's)."""
         return tuple(s for s in self.steps if not s.outs and s.owner is None)

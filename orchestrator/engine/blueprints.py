@@ -93,6 +93,13 @@ def _describe(blueprint: Blueprint, document: Document, value: Mapping[str, Any]
     )
 
 
+def _in_authors_order(blueprint_id: int, steps: dict[str, Any]) -> dict[str, Any]:
+    """Canonical bytes are sorted; positions follow the order in which the steps were written."""
+    written = StepDefinition.objects.filter(blueprint_id=blueprint_id).values_list("key", flat=True)
+    ordered = {key: steps[key] for key in written if key in steps}
+    return ordered | steps
+
+
 def default_queues() -> dict[str, str]:
     """The queue of each step type, as its executor says."""
     return {step_type: get_executor(step_type).queue for step_type in _STEP_TYPES}
@@ -113,6 +120,7 @@ def compiled(blueprint_id: int) -> CompiledWorkflow:
     if pinned_digest(canonical, pins) != expected:
         raise InvariantBroken(f"blueprint {blueprint_id} does not have the digest it is stored by")
     value = orjson.loads(canonical)
+    value["steps"] = _in_authors_order(blueprint_id, value["steps"])
     document, problems = parse_document(value)
     if document is None:
         raise InvariantBroken(f"blueprint {blueprint_id} cannot be read: {problems[0].message}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from orchestrator.conf import engine_settings
+from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import Decision
 from orchestrator.core.errors import ConditionError, ErrorClass, StepError
 from orchestrator.core.states import RunState
@@ -86,13 +87,16 @@ def _summary(values: Values, decision: Decision, subject_cost: int | None) -> di
     }
 
 
-def tell(run: RunRow, decision: Decision) -> list[int]:
-    """Outbox messages about the end: to the parent run, and to subscribers; their ids."""
+def tell(run: RunRow, workflow: CompiledWorkflow, decision: Decision) -> list[int]:
+    """Outbox messages about the end: to the parent run, and to subscribers; their ids.
+
+    Runs that ask nobody tell no subscriber: it would cost each of them a transaction for nothing.
+    """
     posted = []
     timer_rows.drop_run_timers(run.id)
     if run.parent_id is not None:
         payload = {"parent": str(run.parent_id), "parent_step": str(run.parent_step)}
         posted.append(outbox_rows.post("child.ended", run.id, payload))
-    if engine_settings().subscribers.get("run.ended"):
+    if workflow.asks_people and engine_settings().subscribers.get("run.ended"):
         posted.append(outbox_rows.post("run.ended", run.id, {"state": str(decision.run_state)}))
     return posted

@@ -173,7 +173,7 @@ def write_beside(change: Change, values: Values) -> None:
     _mark_known_rows(change)
     _cancel(change)
     if decision.ended:
-        change.posted += ending.tell(run, decision)
+        change.posted += ending.tell(run, workflow, decision)
 
 
 def release(change: Change) -> None:

@@ -13,8 +13,8 @@ from uuid import UUID
 
 from django.db import DatabaseError, connection
 
-from orchestrator.core.errors import OrchestratorError
-from orchestrator.models.statements import dumps, execute
+from orchestrator.core.errors import InvariantBroken, OrchestratorError
+from orchestrator.models.statements import dumps, execute, fetch_prepared
 
 _MOVED_ON = "OR001"
 _STALE = "OR002"
@@ -77,9 +77,7 @@ def apply_decision(write: Write) -> datetime:
         write.lease,
     ]
     try:
-        with connection.cursor() as cursor:
-            cursor.execute(_APPLY, params)
-            at: datetime = cursor.fetchone()[0]
+        row = fetch_prepared(_APPLY, params)
     except DatabaseError as error:
         state = getattr(error.__cause__, "sqlstate", None)
         if state == _MOVED_ON:
@@ -87,6 +85,9 @@ def apply_decision(write: Write) -> datetime:
         if state == _STALE:
             raise StaleFence(str(error)) from None
         raise
+    if row is None:
+        raise InvariantBroken("orchestrator_apply returned nothing")
+    at: datetime = row[0]
     return at
 
 
