@@ -13,6 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from config.embedded import servers
 from tests.stack.live import LiveStack
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(240)]
@@ -76,6 +77,33 @@ def test_dead_parts_and_servers_are_started_again(new_stack: NewStack) -> None:
     stack.process.terminate()
     assert stack.process.wait(40) == 0
     assert stack.survivors() == []
+
+
+def test_given_servers_are_used_and_left_running(new_stack: NewStack, tmp_path: Path) -> None:
+    with servers(tmp_path / "theirs") as given:
+        stack = new_stack()
+        stack.environment |= {
+            "DATABASE_URL": given.database_url,
+            "BROKER_URL": given.broker_url,
+        }
+        stack.start_ready()
+
+        assert stack.state()["database_url"] == given.database_url
+        assert "PostgreSQL" not in stack.state()["processes"]
+        assert not (stack.data_dir / "postgres").exists()
+        stack.process.terminate()
+        assert stack.process.wait(40) == 0
+        assert stack.survivors() == []
+        assert given.postgres.alive
+        assert given.valkey.alive
+
+
+def test_once_ends_with_the_status_of_its_command(new_stack: NewStack) -> None:
+    stack = new_stack().start("--no-flower", "--once", "--then", "migrate", "--check")
+
+    assert stack.process.wait(60) == 0, stack.said()
+    assert "nothing runs any more" in stack.said()
+    assert new_stack().start("--once", "--then", "no-such-command").process.wait(60) == 1
 
 
 def test_closing_the_terminal_ends_everything(new_stack: NewStack) -> None:
