@@ -139,6 +139,13 @@ class Snapshot:
         """The step's code without the queued bit."""
         return self.codes[position] & ~QUEUED
 
+    def runs(self, position: int, item: int | None) -> bool:
+        """Whether the step, or some item of its loop, is running."""
+        if item is None:
+            return self.code(position) == Code.RUNNING
+        loop = self.loops.get(position)
+        return loop is not None and loop.running > 0
+
     def state(self, position: int) -> StepState:
         """The step's state in the words of the API."""
         code = self.code(position)

@@ -28,7 +28,7 @@ from orchestrator.engine.work import Work, perform, prepare, worker_name
 from orchestrator.engine.writing import Change, write
 from orchestrator.models import attempts, loops, rows
 from orchestrator.models.moves import MovedOn, StaleFence
-from orchestrator.models.rows import RunRow, StepRow
+from orchestrator.models.rows import RunRow
 
 logger = logging.getLogger(__name__)
 
@@ -201,9 +201,8 @@ def _settle_alone(work: Work, outcome: Outcome | Expanded, lane: Lane) -> tuple[
 def _settle_locked(
     work: Work, outcome: Outcome | Expanded, lane: Lane
 ) -> tuple[Settled, RunRow, Values]:
-    run = rows.lock_run(work.run.id)
-    row = rows.read_step(work.row.id)
-    if run is None or row is None or run.ended or not _is_ours(work, row):
+    run, row = rows.lock_run(work.run.id), work.row  # whether it is still ours, the write says
+    if run is None or run.ended or not run.snapshot.runs(work.ref.position, work.ref.item):
         raise StaleFence(f"step {work.row.id} is no longer ours")
     values = Values(run, work.workflow)
     values.outputs = work.values.outputs
@@ -214,10 +213,6 @@ def _settle_locked(
     if isinstance(outcome, Waiting):
         inbox.answer_early(run, work.workflow, values, row.id, settled)
     return settled, run, values
-
-
-def _is_ours(work: Work, row: StepRow) -> bool:
-    return row.state == StepState.RUNNING and row.fence == work.row.fence
 
 
 def _keep_evidence(work: Work, outcome: Outcome | Expanded) -> None:
