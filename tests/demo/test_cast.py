@@ -8,7 +8,12 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from approvals_app.models import Request
 from config.demo.cast import assemble
+from config.demo.exhibits import leave_orders_open
+from orchestrator import engine
+from orchestrator.engine import ports
+from tests.engine.carrier import Carrier
 from workflows_app.models import ApiToken
 
 pytestmark = pytest.mark.django_db
@@ -59,3 +64,20 @@ def test_the_gallery_is_published_once(tmp_path: Path) -> None:
         "order_approval 1",
         "order_payment 1",
     )
+
+
+@pytest.mark.django_db(transaction=True)
+def test_orders_are_left_open_for_as_long_as_nobody_has_decided(tmp_path: Path) -> None:
+    usual = ports.dispatcher()
+    carrier = Carrier()
+    engine.set_dispatcher(carrier)
+    try:
+        cast = assemble(tmp_path)
+        for _ in range(2):
+            leave_orders_open(cast)
+            carrier.run_all()
+    finally:
+        engine.set_dispatcher(usual)
+
+    waiting = Request.objects.open().order_by("workflow").values_list("workflow", flat=True)
+    assert list(waiting) == ["order_approval", "order_payment"]

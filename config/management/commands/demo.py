@@ -11,6 +11,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from config.demo.cast import assemble
+from config.demo.exhibits import leave_orders_open
 from config.demo.screen import Screen
 from config.demo.tour import Tour
 from config.env import BASE_DIR, environment, generated_secret
@@ -60,14 +61,16 @@ def _tour() -> int:
         screen.say(f"Published: {', '.join(cast.workflows)}.", colour="dim")
         screen.say()
         completed = Tour(cast=cast, screen=screen, links=_links(data_dir)).give()
+        if os.environ.get("ONCE") != "1":
+            leave_orders_open(cast)
+            screen.say("Two orders wait in the console for your approval. All of it stays up until")
+            screen.say("the stack is stopped (Ctrl-C).")
     except KeyboardInterrupt:
         screen.say()
         return INTERRUPTED
     except OrchestratorError as error:
         screen.say(_explained(error), colour="red")
         return 1
-    if os.environ.get("ONCE") != "1":
-        screen.say("All of it stays up until the stack is stopped (Ctrl-C).", colour="dim")
     return 0 if completed else 1
 
 
