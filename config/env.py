@@ -59,11 +59,13 @@ class Environment(BaseSettings):
     http_allow_private: CommaList = Field(
         (), description="comma list of host or host:port inside the house that tools may call"
     )
-    log_level: str = Field("INFO", pattern="^(DEBUG|INFO|WARNING|ERROR|CRITICAL)$")
+    log_level: str = Field(
+        "INFO", pattern="^(DEBUG|INFO|WARNING|ERROR|CRITICAL)$", description="what is logged"
+    )
 
     web_host: str = Field("127.0.0.1", description="where the stack's web server listens")
-    web_port: Port = 8000
-    flower_port: Port = 5555
+    web_port: Port = Field(8000, description="port of the console and the API")
+    flower_port: Port = Field(5555, description="port of Flower, on loopback only")
 
     orchestrator_fuse: bool = Field(default=True, description="run linear stretches in one message")
     task_events: bool = Field(
