@@ -1,0 +1,64 @@
+"""The workflows that are measured, registered as blueprints like any other."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from orchestrator import engine
+from orchestrator.core.definition import canonical_json, parse_document
+from orchestrator.models import Blueprint
+
+TENANT = "bench"
+CHAIN_STEPS = 10
+WIDTH = 50
+BODIES = {"single": 1, "chain": CHAIN_STEPS, "branches": WIDTH + 2, "items": WIDTH + 2}
+"""How many bodies a run of each shape executes."""
+
+
+def register(shape: str) -> Blueprint:
+    """The blueprint of a shape: single, chain, branches or items."""
+    value = {"schema": "orchestrator/v1", "name": f"bench_{shape}", **_SHAPES[shape]()}
+    document, problems = parse_document(value)
+    if document is None:
+        raise ValueError(f"the bench's own document {shape} is wrong: {problems}")
+    return engine.register_blueprint(
+        tenant=TENANT, document=document, value=value, canonical=canonical_json(value), pins={}
+    )
+
+
+def _noop(*needs: str) -> dict[str, Any]:
+    step: dict[str, Any] = {"type": "tool", "tool": "bench.noop"}
+    return {**step, "needs": list(needs)} if needs else step
+
+
+def _single() -> dict[str, Any]:
+    return {"steps": {"only": _noop()}}
+
+
+def _chain() -> dict[str, Any]:
+    keys = [f"s{n}" for n in range(CHAIN_STEPS)]
+    follow = {key: _noop(before) for before, key in itertools.pairwise(keys)}
+    return {"steps": {keys[0]: _noop(), **follow}}
+
+
+def _branches() -> dict[str, Any]:
+    keys = [f"b{n}" for n in range(WIDTH)]
+    middle = {key: _noop("head") for key in keys}
+    return {
+        "max_parallel": WIDTH,
+        "steps": {"head": _noop(), **middle, "join": _noop(*keys)},
+    }
+
+
+def _items() -> dict[str, Any]:
+    head = {"type": "tool", "tool": "bench.numbers", "input": {"count": WIDTH}}
+    loop = {"items": "${{ steps.head.output }}", "max_parallel": WIDTH}
+    each = {**_noop("head"), "for_each": loop, "input": {"number": "${{ item }}"}}
+    return {
+        "max_parallel": WIDTH,
+        "steps": {"head": head, "each": each, "join": _noop("each")},
+    }
+
+
+_SHAPES = {"single": _single, "chain": _chain, "branches": _branches, "items": _items}

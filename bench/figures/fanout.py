@@ -1,0 +1,54 @@
+"""Fan-out 1 -> 50 -> 1, as fifty branches and as a for_each, against a chord (target W4)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from bench import machine
+from bench.documents import BODIES
+from bench.report import Figure, Row, percentiles
+from bench.sides import Side
+from bench.stage import Stage
+
+OURS = ("branches", "items")
+
+
+def measure(stage: Stage) -> Iterator[Figure]:
+    """From the start call to the end of the body behind the join, one run at a time."""
+    stage.warm_up([stage.ours], OURS)
+    stage.warm_up(stage.late, OURS[:1])
+    tries: list[tuple[str, Side, str]] = [(shape, stage.ours, shape) for shape in OURS]
+    tries += [(side.name, side, OURS[0]) for side in stage.late]
+    times: dict[str, list[float]] = {name: [] for name, _, _ in tries}
+    before = stage.read()
+    for _ in range(8 if stage.quick else 30):
+        for name, side, shape in tries:
+            times[name].append(_once(stage, side, shape))
+    span = machine.between(before, stage.read())
+    rows = {name: _row(name, values) for name, values in times.items()}
+    for shape in OURS:
+        yield Figure(
+            name=f"W4 fan-out, {shape}",
+            title="1 -> 50 -> 1 from the start call to the end of the last body",
+            unit="p50 ms",
+            ours=rows[shape],
+            plain=[rows[side.name] for side in stage.late],
+            target=1.5,
+            note=span.note,
+        )
+
+
+def _once(stage: Stage, side: Side, shape: str) -> float:
+    stage.marks.skip()
+    called = time.monotonic_ns()
+    key = side.start(shape)
+    stage.marks.await_bodies(BODIES[shape])
+    side.await_ends([key])
+    bodies = stage.marks.by_run()[key]
+    return (max(body.ended for body in bodies) - called) / 1e6
+
+
+def _row(name: str, times: list[float]) -> Row:
+    p50, p95 = percentiles(times)
+    return Row(side=name, value=p50, shown={"p95 ms": p95, "best ms": min(times)})

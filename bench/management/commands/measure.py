@@ -1,0 +1,56 @@
+"""``manage.py measure``: the measuring process of ``python -m bench``, which starts it."""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from bench import machine
+from bench.figures import commits, fanout, gap, start, throughput
+from bench.options import FIGURES, add_options
+from bench.profiling import profile
+from bench.report import as_json, table
+from bench.stage import Stage, staged
+
+MEASURES = {
+    "commits": commits.measure,
+    "gap": gap.measure,
+    "start": start.measure,
+    "throughput": throughput.measure,
+    "fanout": fanout.measure,
+}
+
+
+class Command(BaseCommand):
+    """Measure the figures on the servers that the environment names."""
+
+    help = "The measuring process of `python -m bench`."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The options of the bench."""
+        add_options(parser)
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        """One table and one line of JSON a figure."""
+        self.stdout.write(f"{machine.describe()}\n")
+        if options["profile"]:
+            profile(options["runs"])
+            return
+        wanted = options["names"] or FIGURES
+        folder = Path(os.environ["DATA_DIR"]) / "logs"
+        with staged(folder, quick=options["quick"], with_early="throughput" in wanted) as stage:
+            self._measure(stage, wanted)
+
+    def _measure(self, stage: Stage, wanted: list[str] | tuple[str, ...]) -> None:
+        stage.start_pulse()
+        lines = []
+        for name in wanted:
+            for figure in MEASURES[name](stage):
+                self.stdout.write(f"{table(figure)}\n")
+                lines.append(as_json(figure))
+        self.stdout.write("\n".join(lines))
+        self.stdout.write(machine.describe())

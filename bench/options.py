@@ -1,0 +1,24 @@
+"""The command line of the bench, shared by its parent process and the measuring one."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+
+FIGURES = ("commits", "gap", "start", "throughput", "fanout")
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """``--quick``, ``--profile`` and the names of figures."""
+    parser.add_argument(
+        "names", nargs="*", metavar="FIGURE", help=f"which figures: {', '.join(FIGURES)} (all)"
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer samples: a first impression")
+    parser.add_argument(
+        "--profile", action="store_true", help="where the engine's time goes, in one thread"
+    )
+    parser.add_argument("--runs", type=int, default=200, help="runs of the profile (200)")
+
+
+def unknown_names(names: list[str]) -> list[str]:
+    """The names that are no figures."""
+    return [name for name in names if name not in FIGURES]

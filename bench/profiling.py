@@ -1,0 +1,127 @@
+"""Where the engine's time goes: the throughput figure in one process and one thread, no broker."""
+
+from __future__ import annotations
+
+import cProfile
+import pstats
+import time
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from uuid import UUID
+
+from bench.documents import CHAIN_STEPS
+from bench.sides import Ours
+from bench.statements import forget_statements, functions, statements
+from config.env import BASE_DIR
+from orchestrator import engine
+from orchestrator.core.canvas import Stretch, carried_keys, compile_canvas
+from orchestrator.core.compiled import CompiledWorkflow
+from orchestrator.core.decision import Ref
+
+SHOWN = 30
+
+
+class Carrier:
+    """Wake-ups in a deque of this process; fills the engine's ``Dispatcher`` port."""
+
+    def __init__(self) -> None:
+        self._orders: deque[engine.Order] = deque()
+
+    def dispatch(self, run_id: UUID, workflow: CompiledWorkflow, refs: Sequence[Ref]) -> None:
+        """Keep the first message of each canvas; a chain of one queue has no other."""
+        for canvas in compile_canvas(workflow, refs):
+            if not isinstance(canvas, Stretch):
+                raise TypeError(f"the profile runs stretches only, not {type(canvas).__name__}")
+            key = workflow.steps[canvas.refs[0].position].key
+            carried = frozenset(carried_keys(workflow, canvas))
+            self._orders.append(engine.Order(run_id=run_id, key=key, carried=carried))
+
+    def depth(self, queue: str) -> int:
+        """Nobody else waits."""
+        del queue
+        return 0
+
+    def takes_next(self) -> bool:
+        """A worker that never gives way."""
+        return True
+
+    def drain(self) -> int:
+        """Run everything; how many bodies."""
+        count = 0
+        while self._orders:
+            count += engine.run_step(self._orders.popleft(), self)
+        return count
+
+
+def profile(runs: int) -> None:
+    """Print the costs a step: as a whole, by Python function, by statement."""
+    carrier = Carrier()
+    engine.set_dispatcher(carrier)
+    ours = Ours()
+    _start(ours, 20)
+    carrier.drain()  # imports, caches, plans
+    _print_clock("starting a run", 1, runs, lambda: _start(ours, runs))
+    _print_clock("a step", CHAIN_STEPS, runs, carrier.drain)
+    _start(ours, runs)
+    forget_statements(nested=True)
+    profiler = cProfile.Profile()
+    steps = profiler.runcall(carrier.drain)
+    _print_python(profiler, steps)
+    _print_database(steps)
+
+
+def _start(ours: Ours, runs: int) -> None:
+    for _ in range(runs):
+        ours.start("chain")
+
+
+def _print_clock(what: str, per_run: int, runs: int, work: object) -> None:
+    wall, cpu = time.perf_counter(), time.process_time()
+    work()  # type: ignore[operator]
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    count = runs * per_run
+    print(
+        f"{what}: {wall * 1e6 / count:.0f} us, of which {cpu * 1e6 / count:.0f} us CPU here and"
+        f" {(wall - cpu) * 1e6 / count:.0f} us waiting for PostgreSQL ({count / wall:.0f}/s)"
+    )
+
+
+def _print_python(profiler: cProfile.Profile, steps: int) -> None:
+    stats = pstats.Stats(profiler).get_stats_profile().func_profiles  # names only: see below
+    del stats
+    found = pstats.Stats(profiler).stats  # type: ignore[attr-defined]
+    rows = [(own, total, calls, _where(*key)) for key, (_, calls, own, total, _) in found.items()]
+    print(f"\nPython, {steps} steps under cProfile (it doubles the cost of calls); us a step")
+    _print_rows("by own time", sorted(rows, reverse=True)[:SHOWN], steps)
+    ours = [row for row in rows if not row[3].startswith(("<", "~", "/"))]
+    by_total = sorted(ours, key=lambda row: row[1], reverse=True)[:SHOWN]
+    _print_rows("by time with what they call, our own functions", by_total, steps)
+
+
+def _print_rows(title: str, rows: list[tuple[float, float, int, str]], steps: int) -> None:
+    print(f"\n  {title}\n  {'own':>7} {'total':>7} {'calls':>6}")
+    for own, total, calls, where in rows:
+        line = f"{own * 1e6 / steps:7.1f} {total * 1e6 / steps:7.1f} {calls / steps:6.1f}"
+        print(f"  {line}  {where}")
+
+
+def _where(file: str, line: int, name: str) -> str:
+    path = Path(file)
+    if path.is_relative_to(BASE_DIR) and ".venv" not in path.parts:
+        return f"{path.relative_to(BASE_DIR)}:{line} {name}"
+    short = "/".join(path.parts[-3:]) if path.is_absolute() else file
+    return f"<{short}:{line}> {name}"
+
+
+def _print_database(steps: int) -> None:
+    print("\nPostgreSQL by statement (own and nested); us a step\n")
+    print(f"  {'us':>7} {'calls':>6} {'us/call':>8}")
+    for one in statements()[:SHOWN]:
+        cost = f"{one.total_ms * 1e3 / steps:7.1f} {one.calls / steps:6.2f}"
+        kind = " " if one.is_top else "+"
+        print(f"  {cost} {one.total_ms * 1e3 / one.calls:8.1f} {kind} {one.text[:120]}")
+    print(f"\nPostgreSQL by function; us a step\n\n  {'own':>7} {'total':>7} {'calls':>6}")
+    for name, calls, total, own in functions():
+        cost = f"{own * 1e3 / steps:7.1f} {total * 1e3 / steps:7.1f} {calls / steps:6.2f}"
+        print(f"  {cost}  {name}")

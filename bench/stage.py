@@ -1,0 +1,92 @@
+"""The stage of one bench: workers of both sides, their marks, and CPU by process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench import machine, plain
+from bench.documents import BODIES
+from bench.marks import FILE_VARIABLE, Marks
+from bench.sides import Ours, Plain, Side
+from bench.workers import Crew
+from config.embedded import Child
+
+POSTGRES_VARIABLE = "BENCH_POSTGRES_PID"
+VALKEY_VARIABLE = "BENCH_VALKEY_PID"
+
+
+@dataclass(slots=True, kw_only=True)
+class Stage:
+    """Everything a figure needs. ``late`` and ``early`` are the layouts of plain Celery."""
+
+    quick: bool
+    ours: Ours
+    late: Sequence[Side]
+    early: Sequence[Side]
+    marks: Marks
+    crew: Crew
+    processes: Mapping[str, list[Child]]
+    pulse: list[Child] = field(default_factory=list)
+
+    def read(self) -> machine.Reading:
+        """CPU counters of everything that we run, by name."""
+        trees = {name: [c.pid for c in children] for name, children in self.processes.items()}
+        trees["pulse"] = [child.pid for child in self.pulse]
+        trees["postgres"] = [int(os.environ[POSTGRES_VARIABLE])]
+        trees["valkey"] = [int(os.environ[VALKEY_VARIABLE])]
+        reading = machine.read(trees)
+        own = sum(os.times()[:2])
+        return machine.Reading(reading.at, reading.busy, {**reading.by_name, "bench": own})
+
+    def start_pulse(self) -> None:
+        """The sweeps run, as in the product; nothing when they do already."""
+        if not self.pulse:
+            self.pulse.append(self.crew.pulse())
+
+    def stop_pulse(self) -> None:
+        """Nothing runs but what is asked for."""
+        while self.pulse:
+            self.pulse.pop().stop()
+
+    def run_alone(self, side: Side, shape: str) -> str:
+        """Start one run and wait for its end; its key."""
+        self.marks.skip()
+        key = side.start(shape)
+        self.marks.await_bodies(BODIES[shape])
+        side.await_ends([key])
+        return key
+
+    def warm_up(self, sides: Sequence[Side], shapes: Sequence[str]) -> None:
+        """Imports, connections, caches and prepared plans of every pool child."""
+        for side in sides:
+            for shape in shapes:
+                for _ in range(6):
+                    self.run_alone(side, shape)
+
+
+@contextmanager
+def staged(folder: Path, *, quick: bool, with_early: bool) -> Iterator[Stage]:
+    """Workers of both sides for the length of the block."""
+    path = Path(os.environ[FILE_VARIABLE])
+    path.touch(mode=0o600)
+    layouts = plain.LATE + (plain.EARLY if with_early else ())
+    with ExitStack() as running:
+        crew = Crew(folder, running)
+        product = crew.product()
+        reference = crew.plain(layouts)
+        yield Stage(
+            quick=quick,
+            ours=Ours(),
+            late=[Plain(layout) for layout in plain.LATE],
+            early=[Plain(layout) for layout in plain.EARLY] if with_early else [],
+            marks=Marks(path),
+            crew=crew,
+            processes={
+                "workers": list(product.values()),
+                "plain workers": list(reference.values()),
+            },
+        )
