@@ -23,6 +23,7 @@ from approvals_app.decisions import MAX_NOTES, DecisionBody, decide
 from approvals_app.models import Assignment, Decision, Request
 from approvals_app.policy import Choice, Person, RequestState
 from orchestrator.core.errors import InvalidRequest, OrchestratorError
+from orchestrator.models import Run
 
 if TYPE_CHECKING:  # Django's admin classes are generic for the type checker only
     Inline = admin.TabularInline[Any, Request]
@@ -86,7 +87,7 @@ class DecisionForm(forms.Form):
 class RequestAdmin(RequestPages):
     """Approvals: state is read only; deciding is a POST of its own."""
 
-    list_display = ["__str__", "state", "asked", "opened_at", "due_at", "closed_by", "tenant"]
+    list_display = ["__str__", "state", "asked", "due_at", "closed_by"]
     list_filter = ["state", "workflow", "tenant"]
     search_fields = ["=run_id", "workflow", "key", "message"]
     date_hierarchy = "opened_at"
@@ -94,7 +95,8 @@ class RequestAdmin(RequestPages):
     actions = ["approve_selected", "reject_selected"]
     fieldsets = [
         (None, {"fields": ["state", "message", "due_at", "run", "workflow", "step"]}),
-        ("Context", {"fields": ["upstream_text", "form_text", "quorum", "four_eyes", "starter"]}),
+        ("Context", {"fields": ["run_input", "upstream_text", "starter"]}),
+        ("Rules", {"fields": ["quorum", "four_eyes", "form_text"]}),
         ("Record", {"fields": ["outcome", "opened_at", "closed_at", "closed_by", "tenant"]}),
     ]
     change_form_template = "admin/approvals_app/request/change_form.html"
@@ -142,6 +144,12 @@ class RequestAdmin(RequestPages):
             return str(obj.run_id)
         return format_html('<a href="{}">{}</a>', address, obj.run_id)
 
+    @admin.display(description="input of the run")
+    def run_input(self, obj: Request) -> str | SafeString:
+        """What the run was started with."""
+        found = Run.objects.filter(pk=obj.run_id).values_list("input", flat=True)
+        return _json_block(found[0]) if found else "The run is no longer stored."
+
     @admin.display(description="what led here")
     def upstream_text(self, obj: Request) -> SafeString:
         """The gate's input."""
@@ -150,7 +158,7 @@ class RequestAdmin(RequestPages):
     @admin.display(description="form")
     def form_text(self, obj: Request) -> str | SafeString:
         """The JSON Schema of ``data``."""
-        return "" if obj.form is None else _json_block(obj.form)
+        return "none" if obj.form is None else _json_block(obj.form)
 
     @admin.action(description="Approve …", permissions=["decide"])
     def approve_selected(self, request: HttpRequest, queryset: QuerySet[Request]) -> HttpResponse:
@@ -197,7 +205,7 @@ class RequestAdmin(RequestPages):
             return HttpResponseRedirect(_after(chosen))
         context = {
             **self.admin_site.each_context(request),
-            "title": f"{choice.capitalize()} {len(chosen)} approval{'s'[: len(chosen) != 1]}",
+            "title": _heading(choice, chosen),
             "opts": self.opts,
             "chosen": chosen,
             "choice": choice,
@@ -241,6 +249,12 @@ def _person(request: HttpRequest, tenant: str) -> Person:
         groups=frozenset(user.groups.values_list("name", flat=True)),
         stands_in=bool(user.is_superuser),
     )
+
+
+def _heading(choice: str, chosen: list[Request]) -> str:
+    if len(chosen) == 1:
+        return f"{choice.capitalize()}: {chosen[0].title or chosen[0]}"
+    return f"{choice.capitalize()} {len(chosen)} approvals"
 
 
 def _to_confirmation(choice: Choice, queryset: QuerySet[Request]) -> HttpResponseRedirect:

@@ -65,19 +65,19 @@ def _data(text: str | None) -> Any:
 
 
 def _find(identifier: UUID) -> Request:
-    """The approval of that id, else the one open approval of the run of that id."""
+    """The approval of that id; else the one that the run of that id waits for, or its last one."""
     request = Request.objects.filter(pk=identifier).first()
     if request is not None:
         return request
-    waiting = list(Request.objects.filter(run_id=identifier).open().order_by("id"))
-    if not waiting:
-        raise CommandError(
-            f"There is no approval {identifier}, and no run of that id waits for one."
-        )
+    of_run = Request.objects.filter(run_id=identifier)
+    waiting = list(of_run.open().order_by("id"))
     if len(waiting) > 1:
         listed = "".join(f"\n  {each.pk}  {each.key}{each.scope}" for each in waiting)
         raise CommandError(f"Run {identifier} waits for several approvals; name one:{listed}")
-    return waiting[0]
+    found = waiting[0] if waiting else of_run.order_by("-id").first()
+    if found is None:
+        raise CommandError(f"There is no approval {identifier}, nor one of a run of that id.")
+    return found
 
 
 def _told(result: Decided) -> str:
