@@ -1,0 +1,71 @@
+"""What the desk's commands share: whose tenant, who acts, and how problems are told."""
+
+from __future__ import annotations
+
+import getpass
+from argparse import ArgumentParser
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from orchestrator.core.errors import InvalidRequest, OrchestratorError
+from orchestrator.core.problems import Problem
+from workflows_app.models import Tenant
+from workflows_app.principal import ALL_SCOPES, Principal
+from workflows_app.publishing import JSON, YAML
+
+DEFAULT_TENANT = "default"
+
+
+def add_tenant(parser: ArgumentParser) -> None:
+    """The option ``--tenant``."""
+    parser.add_argument("--tenant", help="whose (default: the only tenant there is)")
+
+
+def tenant_of(options: dict[str, Any]) -> str:
+    """The tenant that is meant; CommandError when that is not clear."""
+    named: str | None = options["tenant"]
+    slugs = list(Tenant.objects.values_list("slug", flat=True)[:20])
+    if named is not None:
+        if not Tenant.objects.filter(slug=named).exists():
+            raise CommandError(
+                f"There is no tenant {named!r}. Known: {', '.join(slugs) or 'none'}."
+            )
+        return named
+    if len(slugs) > 1:
+        raise CommandError(f"There are several tenants, name one: --tenant {'|'.join(slugs)}")
+    return slugs[0] if slugs else Tenant.ensure(DEFAULT_TENANT).slug
+
+
+def operator(tenant: str) -> Principal:
+    """Whoever sits at this terminal, as history sees them."""
+    return Principal(
+        tenant=tenant, actor=f"user:{getpass.getuser()}", scopes=ALL_SCOPES, via="terminal"
+    )
+
+
+def read_document(path: str) -> tuple[bytes, str]:
+    """A document's bytes and media type, by the file's name."""
+    try:
+        source = Path(path).read_bytes()
+    except OSError as error:
+        raise CommandError(f"{path} cannot be read: {error.strerror}.") from error
+    return source, JSON if path.endswith(".json") else YAML
+
+
+def problem_lines(path: str, problems: Iterable[Problem]) -> Sequence[str]:
+    """One line for each problem, in the form that editors jump from: ``file:line: …``."""
+    return [
+        f"{path}{'' if p.line is None else f':{p.line}'}: {p.severity} {p.code}"
+        f" {p.pointer or '(document)'}: {p.message}"
+        for p in problems
+    ]
+
+
+def refused(error: OrchestratorError) -> CommandError:
+    """The engine's refusal, with a line for each fault."""
+    faults = error.problems if isinstance(error, InvalidRequest) else []
+    lines = [f"  {fault['pointer'] or '/'}: {fault['detail']}" for fault in faults]
+    return CommandError("\n".join([str(error), *lines]))
