@@ -221,7 +221,8 @@ def _item_counts(run: Run, loops: Sequence[Step]) -> dict[int, dict[str, int]]:
         missing = (row.items_total or 0) - found[row.position].total()
         if missing > 0:
             over = row.state not in (StepState.RUNNING, StepState.READY)
-            found[row.position][StepState.CANCELLED if over else StepState.BLOCKED] += missing
+            left = StepState.CANCELLED if over else StepState.BLOCKED
+            found[row.position][str(left)] += missing
     return {position: dict(count) for position, count in found.items()}
 
 
@@ -275,7 +276,7 @@ def _telling_event(run: Run) -> Event | None:
 def _progress(steps: Iterable[StepPicture]) -> dict[str, Progress]:
     groups: dict[str, list[StepPicture]] = {}
     for step in steps:
-        groups.setdefault(step.state, []).append(step)
+        groups.setdefault(str(step.state), []).append(step)
     return {
         state: Progress(
             count=len(group),
