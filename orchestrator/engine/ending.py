@@ -34,11 +34,13 @@ def final_words(decision: Decision, values: Values, *, subject_cost: int | None)
         try:
             output = run_output(values)
         except ConditionError as failure:
-            decision.run_state = RunState.FAILED
-            error = StepError(
-                error_class=ErrorClass.CONDITION_ERROR, message=f"output: {failure}"
-            ).as_json()
-            outcome = ""
+            if verdict is not None:  # a step ended the run early: what it said is the result
+                output = _early_output(values, verdict.step)
+            else:
+                decision.run_state, outcome = RunState.FAILED, ""
+                error = StepError(
+                    error_class=ErrorClass.CONDITION_ERROR, message=f"output: {failure}"
+                ).as_json()
     event: dict[str, Any] = {"summary": _summary(values, decision, subject_cost)}
     if error is not None:
         event["error"] = error
@@ -65,6 +67,14 @@ def run_output(values: Values) -> Any:
     last = workflow.last_steps
     values.load(step.position for step in last)
     return {s.key: values.outputs[s.position] for s in last if s.position in values.outputs}
+
+
+def _early_output(values: Values, key: str) -> Any:
+    """The output of the step that ended the run, by its key; the document's own ``output`` may
+    name steps that never ran."""
+    position = values.workflow.by_key[key]
+    values.load([position])
+    return {key: values.outputs[position]} if position in values.outputs else None
 
 
 def _summary(values: Values, decision: Decision, subject_cost: int | None) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from orchestrator.engine.settle import carry_out, decide
 from orchestrator.engine.settled import Settled
 from orchestrator.engine.values import Values
 from orchestrator.executors.registry import get_executor
-from orchestrator.models import moves, rows, signals
+from orchestrator.models import moves, outbox_rows, rows, signals
 from orchestrator.models.rows import RunRow, StepRow
 
 
@@ -222,6 +222,9 @@ def answer_early(
     answer = Answer(kind=kind, payload=stored.payload)  # type: ignore[arg-type]
     more, _ = end_wait(run, workflow, values, row, answer, actor=stored.actor)
     signals.consume(stored.id, row.id)
+    if decision:  # a lost worker's question may have been asked anew: nobody needs an answer now
+        named = {"step": row.key, "scope": row.scope, "attempt": row.attempt, "reason": "decided"}
+        settled.posted.append(outbox_rows.post("gate.closed", run.id, named))
     settled.dispatch += more.dispatch
     settled.posted += more.posted
     settled.children += more.children
