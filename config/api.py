@@ -62,7 +62,7 @@ class ExactJSONRenderer(BaseRenderer):
         if data is None:
             return b""
         try:
-            return orjson.dumps(data, option=orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS)
+            return orjson.dumps(data, option=orjson.OPT_UTC_Z)
         except TypeError:
             # A tool may answer integers beyond 64 bits; only the slow writer keeps them.
             return json.dumps(data, default=str, allow_nan=False).encode()

@@ -43,6 +43,7 @@ def served_without_servers() -> Iterator[str]:
     nowhere = {
         "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/nothing",
         "BROKER_URL": "redis://127.0.0.1:1/0",
+        "DATABASE_POOL": "0",  # a pool tries for ten seconds before it says the same
         "DJANGO_SETTINGS_MODULE": "config.settings.test",
     }
     command = [sys.executable, "-m", "uvicorn", "config.asgi:application", "--port", str(port)]
