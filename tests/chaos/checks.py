@@ -1,0 +1,84 @@
+"""What must hold in the database after a storm, each as one question that finds what breaks it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import connection
+
+OVER = "('completed', 'failed', 'cancelled', 'timed_out')"
+
+# Each finds rows of what must not be; the first column says what, the others where.
+_QUESTIONS: dict[str, str] = {
+    "a run has not ended": f"""
+        SELECT id, workflow, state, waiting_for FROM orchestrator_run WHERE state NOT IN {OVER}""",
+    "a body began after its step was committed as completed": """
+        SELECT l.run, l.step || l.scope, l.fence, l.began_at - pg_xact_commit_timestamp(e.xid::xid)
+          FROM chaos_ledger l
+          JOIN orchestrator_event e ON e.run_id = l.run AND e.type = 'step.completed'
+           AND e.step = l.step || l.scope
+         WHERE l.began_at > pg_xact_commit_timestamp(e.xid::xid)""",
+    "an attempt was claimed after its step had completed": """
+        SELECT l.run, l.step || l.scope, l.fence, s.fence
+          FROM chaos_ledger l
+          JOIN orchestrator_step s ON s.run_id = l.run AND s.key = l.step AND s.scope = l.scope
+         WHERE s.state = 'completed' AND l.fence > s.fence""",
+    "one attempt ran twice": """
+        SELECT run, step || scope, fence, count(*) FROM chaos_ledger
+         GROUP BY run, step, scope, fence HAVING count(*) > 1""",
+    "a step completed whose body nobody saw": """
+        SELECT s.run_id, s.key || s.scope, s.fence FROM orchestrator_step s
+         WHERE s.state = 'completed' AND s.type = 'tool' AND s.items_total IS NULL
+           AND NOT EXISTS (SELECT 1 FROM chaos_ledger l WHERE l.run = s.run_id AND l.step = s.key
+                           AND l.scope = s.scope AND l.fence = s.fence)""",
+    "a step completed twice": """
+        SELECT run_id, step, count(*) FROM orchestrator_event WHERE type = 'step.completed'
+         GROUP BY run_id, step HAVING count(*) > 1""",
+    "the history has a gap": """
+        SELECT r.id, r.next_seq, count(e.seq), max(e.seq) FROM orchestrator_run r
+          LEFT JOIN orchestrator_event e ON e.run_id = r.id
+         GROUP BY r.id, r.next_seq
+        HAVING count(e.seq) <> r.next_seq - 1 OR max(e.seq) <> r.next_seq - 1 OR min(e.seq) <> 1""",
+    "something happened after the run's end": f"""
+        SELECT e.run_id, e.seq, e.type FROM orchestrator_event e
+          JOIN orchestrator_event last ON last.run_id = e.run_id AND last.seq < e.seq
+         WHERE last.type IN (SELECT 'run.' || x FROM unnest(ARRAY['completed', 'failed',
+                             'cancelled', 'timed_out']) x)
+           AND EXISTS (SELECT 1 FROM orchestrator_run r WHERE r.id = e.run_id AND r.state IN {OVER})
+        """,
+    "an ended run has open steps": f"""
+        SELECT r.id, s.key || s.scope, s.state FROM orchestrator_run r
+          JOIN orchestrator_step s ON s.run_id = r.id
+         WHERE r.state IN {OVER}
+           AND s.state NOT IN ('completed', 'failed', 'cancelled', 'timed_out', 'skipped')""",
+    "an ended run has timers": f"""
+        SELECT r.id, t.kind FROM orchestrator_run r JOIN orchestrator_timer t ON t.run_id = r.id
+         WHERE r.state IN {OVER}""",
+    "a message is left in the outbox": """
+        SELECT run_id, topic, attempts, error FROM orchestrator_outbox""",
+    "a signal was accepted and not consumed": """
+        SELECT s.run_id, s.name FROM orchestrator_signal s
+          JOIN orchestrator_run r ON r.id = s.run_id
+         WHERE r.state = 'completed' AND s.consumed_by IS NULL""",
+}
+
+
+def breaches(limit: int = 5) -> list[str]:
+    """Everything that does not hold, with the first few places of each; empty when all is well."""
+    found: list[str] = []
+    with connection.cursor() as cursor:
+        for name, question in _QUESTIONS.items():
+            cursor.execute(question)
+            rows = cursor.fetchall()
+            if rows:
+                places = "; ".join(" ".join(map(str, row)) for row in rows[:limit])
+                found.append(f"{name} ({len(rows)}): {places}")
+    return found
+
+
+def count(sql: str, params: list[Any] | None = None) -> int:
+    """One number."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, params or [])
+        number: int = cursor.fetchone()[0]
+    return number
