@@ -1,4 +1,4 @@
-"""The edge where identifiers get their time and randomness. Due times are PostgreSQL's, not ours."""
+"""Where identifiers get their time and randomness. Due times are PostgreSQL's, not ours."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import random
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from uuid import UUID
 
 from orchestrator import engine
@@ -63,7 +64,7 @@ class Carrier:
                     self.push(message(canvas, carried))
                 case Chain(links):
                     made = [message(link, carried) for link in links]
-                    for first, second in zip(made, made[1:], strict=False):
+                    for first, second in pairwise(made):
                         first.then.append(second)
                     self.push(made[0])
                 case Chord(headers, body):
