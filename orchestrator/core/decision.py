@@ -51,6 +51,8 @@ class Decision:
     for; ``carried``: READY ones a canvas of the worker's own message brings;
     ``covers``: (owner, fallback) pairs whose fallback's output now stands for the owner's;
     ``failed``: steps that failed without running (condition errors), with their errors;
+    ``again``: failed steps (with a row) that are READY once more; ``excused``: optional ones whose
+    failure counts as skipped;
     ``cancelled``: steps with a row that were cancelled (``cancel_items``: loops whose open items
     were too); ``loops_done``: for_each steps to close by a follow-up decision once item rows are
     written; ``run_state`` and ``waiting_for``: where the run stands after it.
@@ -67,6 +69,7 @@ class Decision:
     covers: list[tuple[int, int]] = field(default_factory=list)
     failed: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     again: list[int] = field(default_factory=list)
+    excused: list[int] = field(default_factory=list)
     cancelled: list[int] = field(default_factory=list)
     cancel_items: list[int] = field(default_factory=list)
     loops_done: list[int] = field(default_factory=list)
@@ -91,6 +94,7 @@ class Decision:
             or self.covers
             or self.failed
             or self.again
+            or self.excused
             or self.cancelled
             or self.cancel_items
             or self.loops_done

@@ -109,14 +109,19 @@ def close_loop(
     return turn.decision
 
 
-def wake(workflow: CompiledWorkflow, snapshot: Snapshot, ref: Ref) -> Decision | None:
-    """A retry or a repeat is due: the step is READY again; None when it no longer waits for it."""
+def wake(
+    workflow: CompiledWorkflow, snapshot: Snapshot, ref: Ref, *, retries: bool
+) -> Decision | None:
+    """A retry (``retries``) or the next round of a repeat is due: the step is READY again.
+
+    None when it no longer waits for that.
+    """
     turn = Turn(workflow, snapshot, _NoConditions())
     if ref.item is None:
-        if snapshot.code(ref.position) not in (Code.RETRYING, Code.WAIT_TIMER):
+        if snapshot.code(ref.position) != (Code.RETRYING if retries else Code.WAIT_TIMER):
             return None
         turn.assign(ref.position, Code.READY)
-    elif not _wake_item(turn.snapshot, ref):
+    elif not _wake_item(turn.snapshot, ref, retries=retries):
         return None
     turn.decision.subject = Subject(ref=ref, to=StepState.READY)
     turn.emit("step.ready", ref)
@@ -125,11 +130,13 @@ def wake(workflow: CompiledWorkflow, snapshot: Snapshot, ref: Ref) -> Decision |
     return turn.decision
 
 
-def _wake_item(snapshot: Snapshot, ref: Ref) -> bool:
+def _wake_item(snapshot: Snapshot, ref: Ref, *, retries: bool) -> bool:
     loop = snapshot.loops.get(ref.position)
     if loop is None or ref.item is None:
         return False
-    if loop.retrying:
+    if retries:
+        if not loop.retrying:
+            return False
         loop.retrying -= 1
     elif not settling.take_wait(loop, "timer"):
         return False

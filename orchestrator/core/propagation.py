@@ -54,6 +54,7 @@ class Conditions(Protocol):
 
 
 _ACTIVE = frozenset(map(int, (Code.READY, Code.RUNNING, Code.RETRYING)))
+_TRIED = frozenset(map(int, (Code.FAILED, Code.TIMED_OUT)))
 
 
 class Turn:
@@ -96,10 +97,12 @@ class Turn:
         self._drop_fallback(step)
         self._leave(step, On.COMPLETED, routes)
         owner = step.owner
-        if owner is not None:
+        while owner is not None:  # a fallback's fallback stands for both
             self.decision.covers.append((owner, position))
             self.conditions.cover(owner, position)
-            self._leave(self.workflow.steps[owner], On.COMPLETED, None)
+            covered = self.workflow.steps[owner]
+            self._leave(covered, On.COMPLETED, None)
+            owner = covered.owner
         self._spread()
 
     def give_up(self, position: int, error: dict[str, Any], *, timed_out: bool = False) -> None:
@@ -107,10 +110,7 @@ class Turn:
         step = self.workflow.steps[position]
         self.assign(position, Code.TIMED_OUT if timed_out else Code.FAILED)
         self.emit("step.timed_out" if timed_out else "step.failed", Ref(position), error=error)
-        if step.fallback is not None and not self.snapshot.verdict:
-            self._admit(self.workflow.steps[step.fallback])
-        else:
-            self._unmet(step, error)
+        self._hand_over(step, error)
         self._spread()
 
     def skip(self, position: int, reason: str) -> None:
@@ -128,29 +128,54 @@ class Turn:
         if step.fallback is None:
             return
         fallback = self.workflow.steps[step.fallback]
-        if self.snapshot.code(fallback.position) == Code.BLOCKED:
+        code = self.snapshot.code(fallback.position)
+        if code == Code.BLOCKED:
             self._skip(fallback, "fallback_not_needed")
+        elif code in _TRIED:  # before its owner was resumed: its failure is final now
+            self._leave(fallback, On.FAILED, None)
+            self._drop_fallback(fallback)
+
+    def _hand_over(self, step: StepPlan, error: dict[str, Any]) -> None:
+        """The fallback takes over; when there is none, or it will not run, nobody does."""
+        if self.snapshot.verdict is not None:
+            return  # the run is ending: nothing more is started, and no policy asked
+        if step.fallback is None or not self._admit(self.workflow.steps[step.fallback]):
+            self._unmet(step, error)
 
     def _unmet(self, step: StepPlan, error: dict[str, Any]) -> None:
         """No fallback covers the failure: an edge, or the policy, decides."""
+        tried = []
         while step.owner is not None:
-            self._leave(step, On.FAILED, None)
+            tried.append(step)
             step = self.workflow.steps[step.owner]
-        position = step.position
+        if self._may_be_held(step):
+            self._hold(step, error)  # all of them may be tried again: no edge is decided yet
+            return
+        for fallback in tried:
+            self._leave(fallback, On.FAILED, None)
         if step.optional:
-            self._warn(step, error)
-            self.assign(position, Code.SKIPPED)
-            self.emit("step.skipped", Ref(position), reason="optional_failed", error=error)
-            self._leave(step, On.SKIPPED, None)
+            self._excuse(step, error)
         elif step.handles_failure:
             self._leave(step, On.FAILED, None)
         elif step.on_error == "continue":
             self._warn(step, error)
             self._leave(step, On.COMPLETED, None)
-        elif step.on_error == "pause":
-            self._hold(step, error)
         else:
             self.drain(Verdict(RunState.FAILED, error=error, step=step.key))
+
+    def _may_be_held(self, step: StepPlan) -> bool:
+        """A condition that failed would fail again: what it kept from starting is not held."""
+        if step.optional or step.handles_failure or step.on_error != "pause":
+            return False
+        return step.position not in self.snapshot.barred
+
+    def _excuse(self, step: StepPlan, error: dict[str, Any]) -> None:
+        """The final failure of an optional step counts as skipped."""
+        self._warn(step, error)
+        self.assign(step.position, Code.SKIPPED)
+        self.decision.excused.append(step.position)
+        self.emit("step.skipped", Ref(step.position), reason="optional_failed", error=error)
+        self._leave(step, On.SKIPPED, None)
 
     def _warn(self, step: StepPlan, error: dict[str, Any]) -> None:
         self.snapshot.warnings.append({"step": step.key, "error": error})
@@ -194,13 +219,10 @@ class Turn:
             return
         shape = StepError(error_class=ErrorClass.CONDITION_ERROR, message=str(error)).as_json()
         self.assign(position, Code.FAILED)
+        self.snapshot.barred.append(position)
         self.decision.failed.append((position, shape))
         self.emit("step.failed", Ref(position), error=shape)
-        step = self.workflow.steps[position]
-        if step.fallback is not None and not self.snapshot.verdict:
-            self._admit(self.workflow.steps[step.fallback])
-        else:
-            self._unmet(step, shape)
+        self._hand_over(self.workflow.steps[position], shape)
 
     def _spread(self) -> None:
         """Consider every step an edge of which was just decided, until nothing moves."""
@@ -226,22 +248,39 @@ class Turn:
             reason = "join_unmet" if n_taken else "no_branch_taken"
             self._skip(step, reason)
 
-    def _admit(self, step: StepPlan) -> None:
-        """The step's needs are met: READY, unless its own condition says otherwise."""
+    def _admit(self, step: StepPlan) -> bool:
+        """The step's needs are met: READY, unless its own condition says otherwise.
+
+        False: it will not run, and nobody has dealt with what that means for its owner.
+        """
+        code = self.snapshot.code(step.position)
+        if code in _TRIED:  # the fallback of a step that was resumed: tried once more
+            return self._admit_again(step)
+        if code != Code.BLOCKED:
+            return False
         if step.when is not None:
             try:
                 wanted = self.conditions.step(step.position)
             except ConditionError as error:
                 self._fail_unstarted(step.position, error)
-                return
+                return True
             if not wanted:
                 self._skip(step, "condition_false")
-                return
+                return False
         self.assign(step.position, Code.READY)
         self.decision.ready.append(Ref(step.position))
         self.emit("step.ready", Ref(step.position))
         if step.late_cancel:
             self._cancel_late_branches(step)
+        return True
+
+    def _admit_again(self, step: StepPlan) -> bool:
+        if step.position in self.snapshot.barred:
+            return False
+        self.assign(step.position, Code.READY)
+        self.decision.again.append(step.position)
+        self.emit("step.ready", Ref(step.position))
+        return True
 
     def _cancel_late_branches(self, join: StepPlan) -> None:
         """Cancel what still works only for a join that has fired (``late: cancel``)."""
@@ -253,8 +292,8 @@ class Turn:
             step = self.workflow.steps[position]
             if position in seen or self.snapshot.code(position) in ENDED:
                 continue
-            if any(edge.target not in seen for edge in step.outs):
-                continue
+            if step.owner is not None or any(edge.target not in seen for edge in step.outs):
+                continue  # it works for others too; a fallback does for its owner's edges
             seen.add(position)
             doomed.append(position)
             frontier.extend(edge.source for edge in step.ins)
@@ -262,6 +301,7 @@ class Turn:
             self.cancel(position, reason="late")
             for edge in self.workflow.steps[position].outs:
                 self.snapshot.marks[edge.index] = Mark.DEAD
+            self._drop_fallback(self.workflow.steps[position])
 
     # -- the end of a run ----------------------------------------------------------------------
 
@@ -308,6 +348,7 @@ class Turn:
         loop.released = loop.total = loop.running + loop.ok + loop.failed
         if loop.running == 0:
             self.assign(position, Code.CANCELLED)
+            del self.snapshot.loops[position]
 
     # -- where the run stands ------------------------------------------------------------------
 

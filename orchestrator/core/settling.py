@@ -82,7 +82,12 @@ class _Loop:
     total: int
 
 
-Move = _Done | _Again | _Retry | _GiveUp | _Park | _Loop
+@dataclass(frozen=True, slots=True)
+class _Stop:
+    """The run is ending: the step would wait, or spread out, and is cancelled instead."""
+
+
+Move = _Done | _Again | _Retry | _GiveUp | _Park | _Loop | _Stop
 
 
 def leave(turn: Turn, ref: Ref, waited_for: str) -> None:
@@ -120,14 +125,23 @@ def next_move(turn: Turn, step: StepPlan, fact: Fact) -> Move:
             return _Done(ends_run=outcome.outcome)
         case Failed():
             return _after_failure(turn, step, fact, outcome)
+        case Waiting() | StartChild() | Expanded():
+            return _stay(turn, outcome)
+        case _:
+            assert_never(outcome)
+
+
+def _stay(turn: Turn, outcome: Waiting | StartChild | Expanded) -> Move:
+    """Not done, and no body runs: the step waits, or its items do the work."""
+    if turn.snapshot.verdict is not None:
+        return _Stop()
+    match outcome:
         case Waiting():
             return _Park(outcome.kind, outcome.why)
         case StartChild():
             return _Park("child", f"child workflow {outcome.name}")
         case Expanded():
             return _Loop(outcome.total)
-        case _:
-            assert_never(outcome)
 
 
 def _after_success(turn: Turn, step: StepPlan, fact: Fact, output: Any) -> Move:
@@ -187,6 +201,10 @@ def move_step(turn: Turn, step: StepPlan, ref: Ref, move: Move) -> None:
             turn.snapshot.loops[position] = Loop(total=move.total)
             if move.total == 0:
                 turn.decision.loops_done.append(position)
+        case _Stop():
+            _stop(turn, subject)
+            turn.assign(position, Code.CANCELLED)
+            turn.decision.cancel_items.append(position)
         case _:
             assert_never(move)
 
@@ -233,6 +251,10 @@ def move_item(turn: Turn, step: StepPlan, ref: Ref, move: Move) -> None:
             subject.to = StepState.TIMED_OUT if move.timed_out else StepState.FAILED
             subject.error = move.error
             turn.emit(f"step.{subject.to}", ref, error=move.error)
+        case _Stop():
+            _stop(turn, subject)
+            loop.released -= 1
+            loop.total -= 1
         case _Loop():
             raise InvariantBroken(f"item {ref} of {step.key} was expanded again")
         case _:
@@ -252,8 +274,13 @@ def _count_item(loop: Loop, ref: Ref, code: Code) -> None:
         loop.waits[kind] = loop.waits.get(kind, 0) + 1
 
 
+def _stop(turn: Turn, subject: Subject) -> None:
+    subject.to = StepState.CANCELLED
+    turn.emit("step.cancelled", subject.ref, reason="run_ending")
+
+
 def _close_when_over(turn: Turn, step: StepPlan, loop: Loop) -> None:
-    if loop.live:
+    if loop.live or turn.snapshot.code(step.position) != Code.LOOPING:
         return
     lost = step.for_each is not None and admission.is_lost(step.for_each.min_success, loop)
     if loop.released == loop.total or lost:

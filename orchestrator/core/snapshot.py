@@ -15,8 +15,8 @@ import orjson
 
 from orchestrator.core.states import StepState
 
-FORMAT_VERSION = 1
-_HEADER = struct.Struct("<BHHH")
+FORMAT_VERSION = 2
+_HEADER = struct.Struct("<BHIH")  # version, steps, edges (1 MiB can hold more than 65,535), running
 QUEUED = 0x80
 """Bit beside READY: a message for the step is on its way, or a canvas carries it."""
 
@@ -113,7 +113,11 @@ class Verdict:
 
 @dataclass(slots=True)
 class Snapshot:
-    """The compact state, unpacked. ``held`` are failed steps whose policy paused the run."""
+    """The compact state, unpacked.
+
+    ``held`` are failed steps whose policy paused the run; ``barred`` are steps that failed on a
+    condition before they could start: they are never started, not even by a resume.
+    """
 
     codes: bytearray
     marks: bytearray
@@ -121,6 +125,7 @@ class Snapshot:
     paused: bool = False
     loops: dict[int, Loop] = field(default_factory=dict)
     held: list[int] = field(default_factory=list)
+    barred: list[int] = field(default_factory=list)
     warnings: list[dict[str, Any]] = field(default_factory=list)
     verdict: Verdict | None = None
 
@@ -131,7 +136,7 @@ class Snapshot:
 
     def copy(self) -> Snapshot:
         """An independent copy for a planner to change."""
-        if not (self.loops or self.held or self.warnings or self.verdict):
+        if not (self.loops or self.held or self.barred or self.warnings or self.verdict):
             return Snapshot(bytearray(self.codes), bytearray(self.marks), self.running, self.paused)
         return unpack(self.pack())
 
@@ -157,20 +162,16 @@ class Snapshot:
         return b"".join((head, self.codes, self.marks, self._pack_extras()))
 
     def _pack_extras(self) -> bytes:
-        if not (self.paused or self.loops or self.held or self.warnings or self.verdict):
-            return b""
-        extras: dict[str, Any] = {}
-        if self.paused:
-            extras["paused"] = True
-        if self.loops:
-            extras["loops"] = {str(p): asdict(loop) for p, loop in self.loops.items()}
-        if self.held:
-            extras["held"] = self.held
-        if self.warnings:
-            extras["warnings"] = self.warnings
-        if self.verdict:
-            extras["verdict"] = asdict(self.verdict)
-        return orjson.dumps(extras)
+        extras = {
+            "paused": self.paused,
+            "loops": {str(p): asdict(loop) for p, loop in self.loops.items()},
+            "held": self.held,
+            "barred": self.barred,
+            "warnings": self.warnings,
+            "verdict": asdict(self.verdict) if self.verdict else None,
+        }
+        extras = {name: value for name, value in extras.items() if value}
+        return orjson.dumps(extras) if extras else b""
 
 
 def unpack(data: bytes | memoryview) -> Snapshot:
@@ -195,6 +196,7 @@ def _unpack_extras(snapshot: Snapshot, extras: dict[str, Any]) -> None:
     snapshot.paused = extras.get("paused", False)
     snapshot.loops = {int(p): Loop(**loop) for p, loop in extras.get("loops", {}).items()}
     snapshot.held = extras.get("held", [])
+    snapshot.barred = extras.get("barred", [])
     snapshot.warnings = extras.get("warnings", [])
     if "verdict" in extras:
         snapshot.verdict = Verdict(**extras["verdict"])

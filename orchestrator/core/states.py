@@ -71,9 +71,10 @@ STEP_MOVES: dict[StepState, frozenset[StepState]] = {
     _S.RETRYING: frozenset({_S.READY, _S.RUNNING, _S.CANCELLED}),
     _S.WAITING: _GIVES_UP | {_S.COMPLETED, _S.RETRYING, _S.READY, _S.RUNNING, _S.WAITING},
     _S.COMPLETED: frozenset({_S.COMPENSATING}),
-    # a failed step that paused its run is made ready again when the run is resumed
-    _S.FAILED: frozenset({_S.READY, _S.RUNNING}),
-    _S.TIMED_OUT: frozenset({_S.READY, _S.RUNNING}),
+    # a failed step that paused its run is made ready again when the run is resumed; an optional one
+    # counts as skipped once its fallback has failed too
+    _S.FAILED: frozenset({_S.READY, _S.RUNNING, _S.SKIPPED}),
+    _S.TIMED_OUT: frozenset({_S.READY, _S.RUNNING, _S.SKIPPED}),
     _S.SKIPPED: frozenset(),
     _S.CANCELLED: frozenset(),
     _S.COMPENSATING: frozenset({_S.COMPENSATED, _S.FAILED}),

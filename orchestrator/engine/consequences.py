@@ -35,6 +35,15 @@ def write_consequences(
         timer_rows.drop_timers([row.id])
     if subject.wake_after is not None:
         timer_rows.set_timer(change.run.id, row.id, subject.wake_kind, subject.wake_after)
+    if isinstance(outcome, Failed):
+        _record_failure(change, row, outcome, subject, lost=lost)
+    elif subject.to is StepState.WAITING:  # else the run is ending, and nothing is begun
+        _begin_wait(change, row, outcome, settled)
+
+
+def _begin_wait(
+    change: Change, row: StepRow, outcome: Outcome | Expanded, settled: Settled
+) -> None:
     match outcome:
         case Waiting(due=due) if due is not None:
             after = due.total_seconds() if isinstance(due, timedelta) else due
@@ -44,8 +53,6 @@ def write_consequences(
             limit = change.workflow.steps[row.position].child_timeout_s
             if limit is not None:
                 timer_rows.set_timer(change.run.id, row.id, "wait", limit)
-        case Failed():
-            _record_failure(change, row, outcome, subject, lost=lost)
         case _:
             pass
 

@@ -13,6 +13,7 @@ from orchestrator.core.decision import Decision, EventDraft, Ref, Subject
 from orchestrator.core.errors import InvariantBroken
 from orchestrator.core.outcomes import (
     EndRun,
+    Failed,
     Outcome,
     Routed,
     StartChild,
@@ -71,17 +72,12 @@ def decide(  # noqa: PLR0913 - the run as held, the fact, who asks
     )
     decision = planning.settle(workflow, run.snapshot, fact, values, lane=lane)
     _forget_failure(values, decision)
-    if fact.waited_for == "person":
-        payload = outcome.output if isinstance(outcome, Succeeded | EndRun) else {}
-        shown = {k: payload[k] for k in ("decision", "by") if k in payload} if payload else {}
-        decision.events.insert(0, EventDraft("gate.decided", ref, shown))
+    if fact.waited_for == "person" and not isinstance(outcome, Waiting):
+        decision.events.insert(0, EventDraft("gate.decided", ref, _verdict_of(outcome)))
     change = Change(run=run, workflow=workflow, decision=decision, actor=actor)
     change.subject = _subject_move(row, decision, outcome, lost=lost)
-    _note_wait(ref, outcome, decision)
-    if isinstance(outcome, StartChild):
-        change.child_id = new_id()
-        named = {"workflow": outcome.name, "child": str(change.child_id)}
-        decision.events.append(EventDraft("child.started", ref, named))
+    if change.subject["to"] == StepState.WAITING:
+        _note_wait(change, ref, outcome)
     _prepare_claim(change, values, row)
     return change
 
@@ -115,17 +111,17 @@ def _subject_move(
         move["items_total"] = subject.loop_total
     _retry_counters(move, row, subject, outcome, lost=lost)
     if subject.to is StepState.WAITING:
-        move |= _wait_fields(outcome)
+        move |= _wait_fields(outcome, row)
     if subject.to is StepState.READY:
         move["queued"] = subject.ref in decision.dispatch or subject.ref in decision.carried
         move["bump"] = lost
     return move
 
 
-def _wait_fields(outcome: Outcome | Expanded) -> dict[str, Any]:
+def _wait_fields(outcome: Outcome | Expanded, row: StepRow) -> dict[str, Any]:
     match outcome:
         case Waiting(kind=kind, key=key, why=why):
-            return {"waiting_for": kind, "waiting_key": key, "why": why}
+            return {"waiting_for": kind, "waiting_key": key or row.waiting_key, "why": why}
         case StartChild(name=name):
             return {"waiting_for": "child", "why": f"child workflow {name}"}
         case _:
@@ -144,15 +140,32 @@ def _retry_counters(
         move |= {"previous": output_of(outcome), "round": row.round + 1, "n_retries": 0}
     elif lost:
         move["n_lost"] = row.n_lost + 1
-    elif subject.to is StepState.RETRYING:
+    elif isinstance(outcome, Failed) and subject.to in (StepState.RETRYING, StepState.READY):
         move["n_retries"] = row.n_retries + 1
 
 
-def _note_wait(ref: Ref, outcome: Outcome | Expanded, decision: Decision) -> None:
+def _verdict_of(outcome: Outcome | Expanded) -> dict[str, Any]:
+    """Who decided what, as the history shows it."""
+    match outcome:
+        case Succeeded(output=dict(words)) | EndRun(output=dict(words)):
+            pass
+        case Failed(error=error):
+            words = error.details or {}
+        case _:
+            words = {}
+    return {name: words[name] for name in ("decision", "by") if name in words}
+
+
+def _note_wait(change: Change, ref: Ref, outcome: Outcome | Expanded) -> None:
+    events = change.decision.events
+    if isinstance(outcome, StartChild):
+        change.child_id = new_id()
+        named = {"workflow": outcome.name, "child": str(change.child_id)}
+        events.append(EventDraft("child.started", ref, named))
     if not isinstance(outcome, Waiting):
         return
     if outcome.kind == "person":
-        decision.events.append(EventDraft("gate.opened", ref, {"why": outcome.why}))
+        events.append(EventDraft("gate.opened", ref, {"why": outcome.why}))
     if outcome.due is not None:
         due = outcome.due
         shown: dict[str, Any] = (
@@ -160,7 +173,7 @@ def _note_wait(ref: Ref, outcome: Outcome | Expanded, decision: Decision) -> Non
             if isinstance(due, timedelta)
             else {"at": due.isoformat()}
         )
-        decision.events.append(EventDraft("timer.set", ref, {"kind": "wait", **shown}))
+        events.append(EventDraft("timer.set", ref, {"kind": "wait", **shown}))
 
 
 def _prepare_claim(change: Change, values: Values, row: StepRow) -> None:

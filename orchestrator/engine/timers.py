@@ -57,7 +57,8 @@ def _wake(run: RunRow, row: StepRow) -> Settled | None:
         return None
     workflow = compiled(run.blueprint_id)
     ref = Ref(row.position, row.index)
-    decision = planning.wake(workflow, run.snapshot, ref)
+    retries = row.state == StepState.RETRYING
+    decision = planning.wake(workflow, run.snapshot, ref, retries=retries)
     if decision is None:
         logger.error("timer of step %s found no wait in the run's state", row.id)
         return None

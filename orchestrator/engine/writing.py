@@ -168,8 +168,8 @@ def write_beside(change: Change, values: Values) -> None:
     for owner, fallback in decision.covers:
         key = workflow.steps[fallback].key
         step_moves.cover(run.id, owner, key, values.output(fallback))
-    if decision.again:
-        step_moves.ready_again(run.id, decision.again)
+    if decision.excused:
+        step_moves.excuse(run.id, decision.excused)
     _mark_known_rows(change)
     _cancel(change)
     if decision.ended:
@@ -177,9 +177,11 @@ def write_beside(change: Change, values: Values) -> None:
 
 
 def release(change: Change) -> None:
-    """Items of each for_each that were let go: BLOCKED becomes READY. Before ``write``, since the
-    lane may claim one of them in it; the run is locked."""
+    """Items of each for_each that were let go become READY, and failed steps that are tried again.
+    Before ``write``, since the lane may claim one of them in it; the run is locked."""
     decision = change.decision
+    if decision.again:
+        step_moves.ready_again(change.run.id, decision.again)
     released: dict[int, list[int]] = {}
     for ref in decision.ready:
         if ref.item is not None:

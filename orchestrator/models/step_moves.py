@@ -27,10 +27,21 @@ def mark_dispatched(run_id: UUID, names: Sequence[tuple[str, str]]) -> None:
 
 
 def ready_again(run_id: UUID, positions: list[int]) -> None:
-    """Failed steps that had paused their run are READY again, with fresh retries."""
+    """Failed steps that had paused their run are READY again, with fresh retries and rounds."""
     execute(
         "UPDATE orchestrator_step SET state = 'ready', ready_at = orchestrator_now(), error = NULL,"
-        " n_retries = 0, n_lost = 0, finished_at = NULL, dispatched_at = NULL, n_dispatched = 0"
+        " n_retries = 0, n_lost = 0, round = 1, previous = NULL, finished_at = NULL,"
+        " dispatched_at = NULL, n_dispatched = 0"
+        " WHERE run_id = %s AND position = ANY(%s) AND scope = ''"
+        " AND state IN ('failed', 'timed_out')",
+        [run_id, positions],
+    )
+
+
+def excuse(run_id: UUID, positions: list[int]) -> None:
+    """Failed steps that are optional count as skipped; their error stays to be seen."""
+    execute(
+        "UPDATE orchestrator_step SET state = 'skipped'"
         " WHERE run_id = %s AND position = ANY(%s) AND scope = ''"
         " AND state IN ('failed', 'timed_out')",
         [run_id, positions],
