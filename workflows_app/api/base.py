@@ -38,6 +38,7 @@ def page(
 
 
 def describe(
+    operation: str,
     summary: str,
     *,
     answers: Mapping[int, type[BaseModel]],
@@ -47,7 +48,12 @@ def describe(
 ) -> Callable[[View], View]:
     """The route in the API's description; problems are added there for every route."""
     return extend_schema(
-        summary=summary, request=body, responses=dict(answers), parameters=parameters, tags=[tag]
+        operation_id=operation,
+        summary=summary,
+        request=body,
+        responses=dict(answers),
+        parameters=parameters,
+        tags=[tag],
     )
 
 

@@ -27,6 +27,7 @@ class SignalsView(APIView):
     problem_statuses: ClassVar = {"POST": (409,)}
 
     @describe(
+        "sendSignal",
         "Send a signal",
         body=SignalBody,
         answers={200: SignalAnswer, 202: SignalAnswer},
@@ -59,7 +60,7 @@ class PauseView(APIView):
     required_scope = Scope.RUN_OPERATE
     problem_statuses: ClassVar = {"POST": (409,)}
 
-    @describe("Pause a run", body=ReasonBody, answers={200: RunAnswer})
+    @describe("pauseRun", "Pause a run", body=ReasonBody, answers={200: RunAnswer})
     def post(self, request: Request, id: str) -> Response:  # noqa: A002
         """Steps at work finish; nothing new starts until somebody resumes it."""
         actor, run_id, reason = _read(request, id)
@@ -73,7 +74,7 @@ class ResumeView(APIView):
     required_scope = Scope.RUN_OPERATE
     problem_statuses: ClassVar = {"POST": (409,)}
 
-    @describe("Resume a run", body=ReasonBody, answers={200: RunAnswer})
+    @describe("resumeRun", "Resume a run", body=ReasonBody, answers={200: RunAnswer})
     def post(self, request: Request, id: str) -> Response:  # noqa: A002
         """A step whose failure had paused the run is tried again."""
         actor, run_id, reason = _read(request, id)
@@ -87,7 +88,7 @@ class CancelView(APIView):
     required_scope = Scope.RUN_OPERATE
     problem_statuses: ClassVar = {"POST": (409,)}
 
-    @describe("Cancel a run", body=ReasonBody, answers={200: RunAnswer})
+    @describe("cancelRun", "Cancel a run", body=ReasonBody, answers={200: RunAnswer})
     def post(self, request: Request, id: str) -> Response:  # noqa: A002
         """The run and its sub-workflows end as cancelled; late results change nothing."""
         actor, run_id, reason = _read(request, id)

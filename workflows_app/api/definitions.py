@@ -56,6 +56,7 @@ class DefinitionsView(APIView):
     page_by = "name"
 
     @describe(
+        "listWorkflows",
         "List workflows",
         answers={200: DefinitionPage},
         parameters=[CURSOR, LIMIT],
@@ -67,6 +68,7 @@ class DefinitionsView(APIView):
         return page(self, request, found, _lines)
 
     @extend_schema(
+        operation_id="publishWorkflow",
         summary="Publish a workflow",
         request=DOCUMENT,
         responses={200: PublishedAnswer, 201: PublishedAnswer},
@@ -103,6 +105,7 @@ class ValidateView(APIView):
     required_scope = Scope.DEF_READ
 
     @extend_schema(
+        operation_id="validateWorkflow",
         summary="Check a workflow",
         request=DOCUMENT,
         responses={200: ValidationAnswer},
@@ -121,7 +124,7 @@ class DefinitionView(APIView):
 
     required_scope = Scope.DEF_READ
 
-    @describe("Show a workflow", answers={200: DefinitionAnswer}, tag="Definitions")
+    @describe("showWorkflow", "Show a workflow", answers={200: DefinitionAnswer}, tag="Definitions")
     def get(self, request: Request, name: str) -> Response:
         """Its versions, newest first, and the document that a start runs."""
         workflow = queries.find_definition(caller(request).tenant, name)
@@ -140,7 +143,7 @@ class VersionView(APIView):
 
     required_scope = Scope.DEF_READ
 
-    @describe("Show a version", answers={200: VersionAnswer}, tag="Definitions")
+    @describe("showVersion", "Show a version", answers={200: VersionAnswer}, tag="Definitions")
     def get(self, request: Request, name: str, number: int) -> Response:
         """The frozen document, and the text as it was published."""
         workflow = queries.find_definition(caller(request).tenant, name)
@@ -154,6 +157,7 @@ class SchemaView(APIView):
     permission_classes = (AllowAny,)
 
     @extend_schema(
+        operation_id="documentSchema",
         summary="JSON Schema of workflow documents",
         responses={200: OpenApiTypes.OBJECT},
         tags=["Definitions"],

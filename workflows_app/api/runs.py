@@ -31,6 +31,7 @@ class RunsView(APIView):
     required_scope = Scope.RUN_READ
 
     @describe(
+        "listRuns",
         "List runs, newest first",
         answers={200: RunPage},
         parameters=[
@@ -60,13 +61,14 @@ class WorkflowView(APIView):
     required_scope: ClassVar = {"GET": Scope.RUN_READ, "POST": Scope.RUN_START}
     problem_statuses: ClassVar = {"POST": (409,)}
 
-    @describe("Show a run", answers={200: RunAnswer})
+    @describe("showRun", "Show a run", answers={200: RunAnswer})
     def get(self, request: Request, id: str) -> Response:  # noqa: A002 - the word in the address
         """A run by its instance id, with steps, progress and why it stands where it stands."""
         run = queries.find_run(caller(request).tenant, id)
         return Response(shapes.run_answer(engine.picture(run)))
 
     @describe(
+        "startRun",
         "Start a run",
         body=StartBody,
         answers={200: StartAnswer, 201: StartAnswer},
@@ -100,6 +102,7 @@ class HistoryView(APIView):
     page_after = "after"
 
     @describe(
+        "readHistory",
         "Read the history of a run",
         answers={200: EventPage},
         parameters=[query("after", "Sequence to go on after.", type=int), LIMIT],
@@ -121,6 +124,7 @@ class ItemsView(APIView):
     page_by = "index"
 
     @describe(
+        "listItems",
         "List the items of a for_each",
         answers={200: StepPage},
         parameters=[
