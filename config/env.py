@@ -158,7 +158,20 @@ def environment() -> Environment:
 
 
 def generated_secret(path: Path) -> str:
-    """The secret kept in ``path``, made on first use; the file is readable by its owner alone."""
+    """The secret kept in ``path``, made on first use; the file is readable by its owner alone.
+
+    Raises BadEnvironmentError when the folder is not ours to use.
+    """
+    try:
+        return _kept_secret(path)
+    except OSError as error:
+        raise BadEnvironmentError(
+            f"The data folder {path.parent} cannot be used ({error.strerror}): run as its owner,"
+            " or set DATA_DIR to a folder of your own."
+        ) from error
+
+
+def _kept_secret(path: Path) -> str:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         draft = path.with_name(f"{path.name}.{os.getpid()}")

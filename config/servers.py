@@ -47,7 +47,7 @@ def read_state(data_dir: Path) -> dict[str, Any]:
     """What the running stack wrote about itself; empty when none runs."""
     try:
         state = json.loads((data_dir / STATE_FILE).read_text())
-    except (FileNotFoundError, PermissionError, json.JSONDecodeError):
+    except (OSError, json.JSONDecodeError):
         return {}
     if not isinstance(state, dict) or started_at(state.get("pid", 0)) != state.get("pid_started"):
         return {}

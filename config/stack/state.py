@@ -15,8 +15,14 @@ from config.servers import STATE_FILE, read_state, started_at
 
 def lock(data_dir: Path) -> int:
     """Hold the data folder for this process's life; ServerError when another stack holds it."""
-    data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle = os.open(data_dir / "stack.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(data_dir / "stack.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise ServerError(
+            f"The data folder {data_dir} cannot be used ({error.strerror}): run as its owner,"
+            " or set DATA_DIR to a folder of your own."
+        ) from error
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -216,8 +216,8 @@ class Supervisor:
     def _next_due(self) -> float:
         due = [r.restart_at for r in self._running if r.restart_at is not None]
         soonest = min(due, default=time.monotonic() + 60) - time.monotonic()
-        waiting = self._guest is not None or not all(r.ready for r in self._running)
-        return max(0.0, min(soonest, 0.2 if waiting else 60))
+        # A child's end wakes the pause; that a revived one serves again must be asked.
+        return max(0.0, min(soonest, 60 if all(r.ready for r in self._running) else 0.2))
 
     def _bury_and_revive(self) -> None:
         now = time.monotonic()

@@ -152,6 +152,16 @@ def test_a_broken_data_folder_is_one_sentence(new_stack: NewStack) -> None:
     assert "Traceback" not in stack.said()
 
 
+def test_a_data_folder_that_cannot_be_used_is_one_sentence(new_stack: NewStack) -> None:
+    stack = new_stack()
+    stack.data_dir.parent.joinpath("file").touch()
+    stack.environment["DATA_DIR"] = str(stack.data_dir.parent / "file" / "below")
+
+    assert stack.start().process.wait(30) == 1
+    assert "below cannot be used (Not a directory)" in stack.said()
+    assert "Traceback" not in stack.said()
+
+
 def test_bad_variables_are_named_all_at_once(new_stack: NewStack) -> None:
     stack = new_stack()
     stack.environment |= {"DATABASE_URL": "mysql://db/x", "LEASE_SECONDS": "soon"}
