@@ -1,0 +1,35 @@
+"""Every engine test runs over the real database and ends with all invariants checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from orchestrator import engine
+from orchestrator.engine import ports
+from orchestrator.ops.invariants import check_runs, newest_runs
+from tests.engine import probes
+from tests.engine.carrier import Carrier
+
+
+@pytest.fixture
+def carrier(transactional_db: None) -> Iterator[Carrier]:
+    """Wake-ups delivered in this process, when the test says so. Whatever the test did, the runs
+    that it leaves behind must be sound."""
+    usual = ports.dispatcher()
+    mine = Carrier()
+    engine.set_dispatcher(mine)
+    probes.forget()
+    yield mine
+    engine.set_dispatcher(usual)
+    broken = [v for finding in check_runs(newest_runs(1000)) for v in finding.violations]
+    assert not broken, broken
+
+
+@pytest.fixture(params=[True, False], ids=["fused", "single"])
+def fusion(request: pytest.FixtureRequest, settings: Any) -> bool:
+    """Both ways of sending: stretches in one message, and each step its own."""
+    settings.ORCHESTRATOR = {**settings.ORCHESTRATOR, "FUSE": request.param}
+    return bool(request.param)

@@ -1,0 +1,77 @@
+"""Tools that tests tell what to do; registered as any author's tools are."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from orchestrator.authoring import Permanent, RateLimited, ToolContext, Transient, tool
+
+calls: Counter[str] = Counter()
+hooks: dict[str, Callable[[ToolContext], Any]] = {}
+_lock = threading.Lock()
+
+
+def forget() -> None:
+    calls.clear()
+    hooks.clear()
+
+
+@tool("probe.say")
+def say(value: Any = None) -> Any:
+    return value
+
+
+@tool("probe.count")
+def count(ctx: ToolContext, name: str, value: Any = None) -> Any:
+    """Counts how often a body really ran."""
+    with _lock:
+        calls[name] += 1
+    return value
+
+
+@tool("probe.only")
+def only(rows: list[Any]) -> Any:
+    """Has one parameter, whatever its name."""
+    return rows
+
+
+@tool("probe.fail")
+def fail(ctx: ToolContext, times: int = 10_000, kind: str = "transient", value: Any = None) -> Any:
+    """Fails in its first attempts."""
+    if ctx.attempt > times:
+        return value
+    match kind:
+        case "permanent":
+            raise Permanent("never")
+        case "limited":
+            raise RateLimited("later", retry_after=100)
+        case "other":
+            raise LookupError("boom")
+        case _:
+            raise Transient("not now")
+
+
+@tool("probe.odd")
+def odd(kind: str) -> Any:
+    """Outputs that are no JSON, or hardly."""
+    values = {
+        "nul": "a\x00b",
+        "key": {"a\x00": 1},
+        "surrogate": "\ud800",
+        "nan": float("nan"),
+        "set": {1, 2},
+        "huge": 2**80,
+        "exact": 2**63 - 1,
+        "past_double": 2**53 + 1,
+    }
+    return values[kind]
+
+
+@tool("probe.hook")
+def hook(ctx: ToolContext, name: str, value: Any = None) -> Any:
+    """Runs what the test put there, in the middle of the body."""
+    result = hooks[name](ctx)
+    return value if result is None else result
