@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser
 
 FIGURES = ("commits", "gap", "start", "throughput", "fanout")
+SHAPES = ("single", "chain", "branches", "items")
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -15,6 +16,9 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="fewer samples: a first impression")
     parser.add_argument(
         "--profile", action="store_true", help="where the engine's time goes, in one thread"
+    )
+    parser.add_argument(
+        "--shape", choices=SHAPES, default="chain", help="what the profile runs (chain)"
     )
     parser.add_argument("--runs", type=int, default=200, help="runs of the profile (200)")
 

@@ -6,18 +6,19 @@ import cProfile
 import pstats
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from uuid import UUID
 
-from bench.documents import CHAIN_STEPS
+from bench.documents import BODIES
 from bench.sides import Ours
-from bench.statements import forget_statements, functions, statements
+from bench.statements import forget_statements, functions, lines, statements, tables, wal_bytes
 from config.env import BASE_DIR
 from orchestrator import engine
-from orchestrator.core.canvas import Stretch, carried_keys, compile_canvas
+from orchestrator.core.canvas import Stretch, compile_canvas
 from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import Ref
+from orchestrator.tasks.names import parse_path, path_of
 
 SHOWN = 30
 
@@ -33,9 +34,8 @@ class Carrier:
         for canvas in compile_canvas(workflow, refs):
             if not isinstance(canvas, Stretch):
                 raise TypeError(f"the profile runs stretches only, not {type(canvas).__name__}")
-            key = workflow.steps[canvas.refs[0].position].key
-            carried = frozenset(carried_keys(workflow, canvas))
-            self._orders.append(engine.Order(run_id=run_id, key=key, carried=carried))
+            key, scope = parse_path(path_of(workflow, canvas.refs))
+            self._orders.append(engine.Order(run_id=run_id, key=key, scope=scope))
 
     def depth(self, queue: str) -> int:
         """Nobody else waits."""
@@ -54,16 +54,16 @@ class Carrier:
         return count
 
 
-def profile(runs: int) -> None:
+def profile(runs: int, shape: str) -> None:
     """Print the costs a step: as a whole, by Python function, by statement."""
     carrier = Carrier()
     engine.set_dispatcher(carrier)
     ours = Ours()
-    _start(ours, 20)
+    _start(ours, 20, shape)
     carrier.drain()  # imports, caches, plans
-    _print_clock("starting a run", 1, runs, lambda: _start(ours, runs))
-    _print_clock("a step", CHAIN_STEPS, runs, carrier.drain)
-    _start(ours, runs)
+    _print_clock("starting a run", runs, lambda: _start(ours, runs, shape))
+    _print_clock(f"a step of {shape}", runs * BODIES[shape], carrier.drain)
+    _start(ours, runs, shape)
     forget_statements(nested=True)
     profiler = cProfile.Profile()
     steps = profiler.runcall(carrier.drain)
@@ -71,16 +71,15 @@ def profile(runs: int) -> None:
     _print_database(steps)
 
 
-def _start(ours: Ours, runs: int) -> None:
+def _start(ours: Ours, runs: int, shape: str) -> None:
     for _ in range(runs):
-        ours.start("chain")
+        ours.start(shape)
 
 
-def _print_clock(what: str, per_run: int, runs: int, work: object) -> None:
+def _print_clock(what: str, count: int, work: Callable[[], object]) -> None:
     wall, cpu = time.perf_counter(), time.process_time()
-    work()  # type: ignore[operator]
+    work()
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    count = runs * per_run
     print(
         f"{what}: {wall * 1e6 / count:.0f} us, of which {cpu * 1e6 / count:.0f} us CPU here and"
         f" {(wall - cpu) * 1e6 / count:.0f} us waiting for PostgreSQL ({count / wall:.0f}/s)"
@@ -88,8 +87,6 @@ def _print_clock(what: str, per_run: int, runs: int, work: object) -> None:
 
 
 def _print_python(profiler: cProfile.Profile, steps: int) -> None:
-    stats = pstats.Stats(profiler).get_stats_profile().func_profiles  # names only: see below
-    del stats
     found = pstats.Stats(profiler).stats  # type: ignore[attr-defined]
     rows = [(own, total, calls, _where(*key)) for key, (_, calls, own, total, _) in found.items()]
     print(f"\nPython, {steps} steps under cProfile (it doubles the cost of calls); us a step")
@@ -115,13 +112,13 @@ def _where(file: str, line: int, name: str) -> str:
 
 
 def _print_database(steps: int) -> None:
-    print("\nPostgreSQL by statement (own and nested); us a step\n")
-    print(f"  {'us':>7} {'calls':>6} {'us/call':>8}")
-    for one in statements()[:SHOWN]:
-        cost = f"{one.total_ms * 1e3 / steps:7.1f} {one.calls / steps:6.2f}"
-        kind = " " if one.is_top else "+"
-        print(f"  {cost} {one.total_ms * 1e3 / one.calls:8.1f} {kind} {one.text[:120]}")
+    print("\nPostgreSQL by statement, nested ones too\n")
+    print("\n".join(lines(statements(), steps, limit=SHOWN)))
     print(f"\nPostgreSQL by function; us a step\n\n  {'own':>7} {'total':>7} {'calls':>6}")
     for name, calls, total, own in functions():
         cost = f"{own * 1e3 / steps:7.1f} {total * 1e3 / steps:7.1f} {calls / steps:6.2f}"
         print(f"  {cost}  {name}")
+    print(f"\nWAL: {wal_bytes() / steps:.0f} bytes a step. Rows written a step\n")
+    print(f"  {'inserted':>8} {'updated':>8} {'hot':>8} {'deleted':>8}")
+    for name, *counts in tables():
+        print("  " + " ".join(f"{count / steps:8.2f}" for count in counts) + f"  {name}")

@@ -36,6 +36,7 @@ class Figure:
     as_difference: bool = False
     target: float
     note: str = ""
+    details: Sequence[str] = ()
 
     @property
     def reference(self) -> Row | None:
@@ -81,6 +82,7 @@ def table(figure: Figure) -> str:
     lines.append(f"  {_verdict(figure)}")
     if figure.note:
         lines.append(f"  ({figure.note})")
+    lines += [f"    {line}" for line in figure.details]
     return "\n".join(lines)
 
 

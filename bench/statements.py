@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db import connection
@@ -38,6 +39,16 @@ def statements() -> list[Statement]:
         return [Statement(*row) for row in cursor.fetchall()]
 
 
+def lines(found: Sequence[Statement], steps: int, *, limit: int) -> list[str]:
+    """A table of what a step costs; nested statements are marked with a plus."""
+    table = [f"{'us/step':>8} {'calls/step':>10} {'us/call':>8}"]
+    for one in found[:limit]:
+        cost = f"{one.total_ms * 1e3 / steps:8.1f} {one.calls / steps:10.2f}"
+        kind = " " if one.is_top else "+"
+        table.append(f"{cost} {one.total_ms * 1e3 / one.calls:8.1f} {kind} {one.text[:110]}")
+    return table
+
+
 def functions() -> list[tuple[str, int, float, float]]:
     """Name, calls, total and own milliseconds of each function, the most expensive first."""
     with connection.cursor() as cursor:
@@ -47,3 +58,24 @@ def functions() -> list[tuple[str, int, float, float]]:
             " ORDER BY self_time DESC"
         )
         return list(cursor.fetchall())
+
+
+def tables() -> list[tuple[str, int, int, int, int]]:
+    """Name and rows inserted, updated, updated without touching an index, deleted."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_stat_force_next_flush()")
+        cursor.execute(
+            "SELECT relname, n_tup_ins, n_tup_upd, n_tup_hot_upd, n_tup_del"
+            " FROM pg_stat_user_tables WHERE n_tup_ins + n_tup_upd + n_tup_del > 0 ORDER BY relname"
+        )
+        return list(cursor.fetchall())
+
+
+def wal_bytes() -> int:
+    """Bytes of WAL that the statements of clients wrote since ``forget_statements``."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT coalesce(sum(wal_bytes), 0)::bigint FROM pg_stat_statements WHERE toplevel"
+        )
+        total: int = cursor.fetchone()[0]
+    return total

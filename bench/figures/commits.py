@@ -11,7 +11,7 @@ from bench.documents import CHAIN_STEPS
 from bench.marks import wait_until
 from bench.report import Figure, Row
 from bench.stage import Stage
-from bench.statements import Statement, forget_statements, statements
+from bench.statements import Statement, forget_statements, lines, statements
 
 SHAPE = "chain"
 
@@ -35,15 +35,13 @@ def measure(stage: Stage) -> Iterator[Figure]:
         unit="commits",
         ours=Row(side=stage.ours.name, value=a_step, shown={"round trips a step": trips}),
         target=1.2,
-        note="; ".join(
-            f"{one.calls / runs:.1f} x {one.text[:60]}" for one in found if _counts(one)
-        ),
+        details=lines([one for one in found if _counts(one)], runs * CHAIN_STEPS, limit=15),
     )
 
 
 def _counts(one: Statement) -> bool:
     """Not the bench's own look at whether the run has ended."""
-    return "pg_" not in one.text and "finished_at" not in one.text[:200].split("WHERE")[-1]
+    return not any(word in one.text for word in ("pg_", '"finished_at" IS NULL', "count(*)"))
 
 
 def _commits_of_one(stage: Stage) -> int:

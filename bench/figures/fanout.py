@@ -10,6 +10,7 @@ from bench.documents import BODIES
 from bench.report import Figure, Row, percentiles
 from bench.sides import Side
 from bench.stage import Stage
+from bench.statements import forget_statements, lines, statements
 
 OURS = ("branches", "items")
 
@@ -26,6 +27,7 @@ def measure(stage: Stage) -> Iterator[Figure]:
         for name, side, shape in tries:
             times[name].append(_once(stage, side, shape))
     span = machine.between(before, stage.read())
+    costs = {shape: _statements(stage, shape) for shape in OURS}
     rows = {name: _row(name, values) for name, values in times.items()}
     for shape in OURS:
         yield Figure(
@@ -36,6 +38,7 @@ def measure(stage: Stage) -> Iterator[Figure]:
             plain=[rows[side.name] for side in stage.late],
             target=1.5,
             note=span.note,
+            details=costs[shape],
         )
 
 
@@ -47,6 +50,16 @@ def _once(stage: Stage, side: Side, shape: str) -> float:
     side.await_ends([key])
     bodies = stage.marks.by_run()[key]
     return (max(body.ended for body in bodies) - called) / 1e6
+
+
+def _statements(stage: Stage, shape: str) -> list[str]:
+    """What our runs of this shape ask of PostgreSQL; apart, so that it disturbs no clock."""
+    forget_statements()
+    runs = 3
+    for _ in range(runs):
+        stage.run_alone(stage.ours, shape)
+    found = [one for one in statements() if "finished_at" not in one.text[-120:]]
+    return lines(found, runs * BODIES[shape], limit=8)
 
 
 def _row(name: str, times: list[float]) -> Row:

@@ -36,9 +36,9 @@ class Command(BaseCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         """One table and one line of JSON a figure."""
-        self.stdout.write(f"{machine.describe()}\n")
+        self.stdout.write(f"{machine.describe()}\n\n")
         if options["profile"]:
-            profile(options["runs"])
+            profile(options["runs"], options["shape"])
             return
         wanted = options["names"] or FIGURES
         folder = Path(os.environ["DATA_DIR"]) / "logs"
@@ -50,7 +50,7 @@ class Command(BaseCommand):
         lines = []
         for name in wanted:
             for figure in MEASURES[name](stage):
-                self.stdout.write(f"{table(figure)}\n")
+                self.stdout.write(f"{table(figure)}\n\n")
                 lines.append(as_json(figure))
         self.stdout.write("\n".join(lines))
         self.stdout.write(machine.describe())
