@@ -63,7 +63,7 @@ def _record_failure(
     error = outcome.error.as_json()
     if row.state == StepState.RUNNING:
         word = "worker_lost" if lost else str(subject.to)
-        attempts.record_attempt(row.id, outcome=word, error=error)
+        attempts.record_attempt(row, outcome=word, error=error)
     if subject.to not in _ENDS or outcome.error.error_class in _NO_DEAD_LETTER:
         return
     reason = "exhausted"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +11,8 @@ from orchestrator.core import planning
 from orchestrator.core.admission import Lane
 from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import Decision, EventDraft, Ref, Subject
-from orchestrator.core.errors import InvariantBroken
+from orchestrator.core.effects import EffectEnd, EffectStatus
+from orchestrator.core.errors import ErrorClass, InvariantBroken, StepError
 from orchestrator.core.outcomes import (
     EndRun,
     Failed,
@@ -23,6 +25,7 @@ from orchestrator.core.outcomes import (
 from orchestrator.core.settling import Expanded, Fact
 from orchestrator.core.states import StepState
 from orchestrator.engine import consequences, writing
+from orchestrator.engine.effects import effect_event, effect_move
 from orchestrator.engine.settled import Settled
 from orchestrator.engine.values import Values
 from orchestrator.engine.work import prepare, usage_of
@@ -50,6 +53,7 @@ def decide(  # noqa: PLR0913 - the run as held, the fact, who asks
     outcome: Outcome | Expanded,
     *,
     lane: Lane | None = None,
+    effect: EffectEnd | None = None,
     lost: bool = False,
     actor: str = "",
 ) -> Change:
@@ -69,6 +73,7 @@ def decide(  # noqa: PLR0913 - the run as held, the fact, who asks
         n_lost=row.n_lost + lost,
         round_number=row.round,
         jitter=jitter(),
+        warning=_warning(workflow, row, effect),
     )
     decision = planning.settle(workflow, run.snapshot, fact, values, lane=lane)
     _forget_failure(values, decision)
@@ -76,10 +81,23 @@ def decide(  # noqa: PLR0913 - the run as held, the fact, who asks
         decision.events.insert(0, EventDraft("gate.decided", ref, _verdict_of(outcome)))
     change = Change(run=run, workflow=workflow, decision=decision, actor=actor)
     change.subject = _subject_move(row, decision, outcome, lost=lost)
+    if effect is not None:
+        change.subject["effect"] = effect_move(effect)
+        decision.events.insert(0, effect_event(ref, effect))
     if change.subject["to"] == StepState.WAITING:
         _note_wait(change, ref, outcome)
     _prepare_claim(change, values, row)
     return change
+
+
+def _warning(
+    workflow: CompiledWorkflow, row: StepRow, effect: EffectEnd | None
+) -> dict[str, Any] | None:
+    if effect is None or effect.status is not EffectStatus.GIVEN_UP:
+        return None
+    words = f"nobody can tell whether effect {effect.key} was applied: {effect.reason}"
+    error = StepError(error_class=ErrorClass.TRANSIENT, message=words)
+    return {"step": workflow.steps[row.position].key, "error": error.as_json()}
 
 
 def _forget_failure(values: Values, decision: Decision) -> None:
@@ -195,13 +213,18 @@ def _prepare_claim(change: Change, values: Values, row: StepRow) -> None:
 
 
 def _row_after(row: StepRow, move: dict[str, Any]) -> StepRow:
-    """The subject's own row as its move leaves it, when the lane takes it again at once."""
-    row.round = move.get("round", row.round)
-    row.previous = move.get("previous", row.previous)
-    row.n_retries = move.get("n_retries", row.n_retries)
-    row.n_lost = move.get("n_lost", row.n_lost)
-    row.fence += bool(move.get("bump"))
-    return row
+    """The subject's own row as its move leaves it, when the lane takes it again at once.
+
+    A copy: the decision may have to be made anew from the row as it was.
+    """
+    return replace(
+        row,
+        round=move.get("round", row.round),
+        previous=move.get("previous", row.previous),
+        n_retries=move.get("n_retries", row.n_retries),
+        n_lost=move.get("n_lost", row.n_lost),
+        fence=row.fence + bool(move.get("bump")),
+    )
 
 
 def carry_out(

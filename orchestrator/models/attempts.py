@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from orchestrator.models.rows import StepRow
 from orchestrator.models.statements import dumps, execute
 
 
-def record_attempt(step_id: UUID, *, outcome: str, error: Any) -> None:
-    """Keep an attempt that did not succeed, as the step row shows it at this moment."""
+def record_attempt(row: StepRow, *, outcome: str, error: Any) -> None:
+    """Keep an attempt that did not succeed. ``row`` is the step as it was while it ran: by now
+    the same worker may have claimed it again."""
     execute(
         "INSERT INTO orchestrator_attempt (step_id, number, round, fence, worker, started_at,"
         " ended_at, outcome, error)"
-        " SELECT id, attempt, round, fence, worker, started_at, orchestrator_now(), %s, %s::jsonb"
+        " SELECT id, %s, %s, %s, worker, %s, orchestrator_now(), %s, %s::jsonb"
         " FROM orchestrator_step WHERE id = %s",
-        [outcome, dumps(error), step_id],
+        [row.attempt, row.round, row.fence, row.started_at, outcome, dumps(error), row.id],
     )
 
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
+from django.db import connection
+
 from orchestrator import engine
 from orchestrator.core.definition import canonical_json, parse_document
 from orchestrator.engine.steps import claim
@@ -141,3 +143,24 @@ def taken(run: Run | UUID, key: str, scope: str = "") -> Work:
     work = claim(engine.Order(run_id=run_id, key=key, scope=scope))
     assert work is not None, f"{key} is not READY"
     return work
+
+
+def lose(work: Work) -> None:
+    """Its worker died: nobody renews the lease, and it is over."""
+    _end_lease(work, timeout=False)
+
+
+def hang(work: Work) -> None:
+    """Its body hangs: the step's own time is over, and the lease with it."""
+    _end_lease(work, timeout=True)
+
+
+def _end_lease(work: Work, *, timeout: bool) -> None:
+    over = "orchestrator_now() - interval '1 second'"
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"UPDATE orchestrator_step SET lease_until = {over},"
+            f" timeout_at = CASE WHEN %s THEN {over} ELSE timeout_at END"
+            " WHERE id = %s AND state = 'running'",
+            [timeout, work.row.id],
+        )
