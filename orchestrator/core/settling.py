@@ -46,6 +46,7 @@ class Fact:
     n_lost: int = 0
     round_number: int = 1
     jitter: float = 0.0
+    warning: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,8 @@ def take_wait(loop: Loop, kind: str) -> bool:
 def next_move(turn: Turn, step: StepPlan, fact: Fact) -> Move:
     """What the answer means, before it is carried out."""
     outcome = fact.outcome
+    if fact.warning is not None:
+        turn.snapshot.warnings.append(fact.warning)
     match outcome:
         case Succeeded():
             return _after_success(turn, step, fact, outcome.output)

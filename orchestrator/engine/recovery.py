@@ -17,6 +17,7 @@ from orchestrator.core.errors import ErrorClass, StepError
 from orchestrator.core.outcomes import Failed
 from orchestrator.engine import outbox, ports
 from orchestrator.engine.blueprints import compiled
+from orchestrator.engine.effects import after_loss
 from orchestrator.engine.settle import apply_change, carry_out, decide
 from orchestrator.engine.settled import Settled
 from orchestrator.engine.sweeping import each
@@ -48,11 +49,13 @@ def _expire(found: tuple[UUID, UUID, int]) -> bool:
             limit_s = workflow.steps[row.position].timeout_s
             words = f"attempt {row.attempt} took longer than {limit_s:g} s"
             error = StepError(error_class=ErrorClass.TIMEOUT, message=words)
-        values, failed = Values(run, workflow), Failed(error=error)
-        change = decide(run, workflow, values, row, failed, lost=lost)
+        values = Values(run, workflow)
+        answered = after_loss(workflow.steps[row.position], row.id, Failed(error=error))
+        outcome = answered.outcome
+        change = decide(run, workflow, values, row, outcome, lost=lost, effect=answered.effect)
         if change.subject is not None:
             change.subject["bump"] = True  # whoever held it is fenced off for good
-        settled = carry_out(change, values, row, failed, lost=lost)
+        settled = carry_out(change, values, row, outcome, lost=lost)
     settled.send()
     outbox.handle(settled.posted)
     return True

@@ -82,7 +82,8 @@ def decide(  # noqa: PLR0913 - the run as held, the fact, who asks
     change = Change(run=run, workflow=workflow, decision=decision, actor=actor)
     change.subject = _subject_move(row, decision, outcome, lost=lost)
     if effect is not None:
-        change.subject["effect"] = effect_move(effect)
+        if not effect.already:
+            change.subject["effect"] = effect_move(effect)
         decision.events.insert(0, effect_event(ref, effect))
     if change.subject["to"] == StepState.WAITING:
         _note_wait(change, ref, outcome)

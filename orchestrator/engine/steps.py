@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from django.db import transaction
@@ -24,10 +24,10 @@ from orchestrator.engine.ports import LaneControl
 from orchestrator.engine.settle import carry_out, decide
 from orchestrator.engine.settled import Settled
 from orchestrator.engine.values import Values
-from orchestrator.engine.work import Work, perform, prepare, worker_name
+from orchestrator.engine.work import Answer, Work, perform, prepare, worker_name
 from orchestrator.engine.writing import Change, write
 from orchestrator.models import attempts, loops, rows
-from orchestrator.models.moves import MovedOn, StaleFence
+from orchestrator.models.moves import EffectMoved, MovedOn, StaleFence
 from orchestrator.models.rows import RunRow
 
 logger = logging.getLogger(__name__)
@@ -57,24 +57,25 @@ def run_step(order: Order, control: LaneControl) -> int:
     count = 0
     while work is not None:
         with keeper.holding(work.row.id, work.row.fence, timeout_s=work.step.timeout_s):
-            outcome = _perform(work)
+            answer = _perform(work)
         count += 1
         lane = Lane(
             queue=work.step.queue,
             takes_next=engine_settings().fuse and control.takes_next(),
             carried=order.carried,
         )
-        work = settle(work, outcome, lane)
+        work = settle(work, answer, lane)
     return count
 
 
-def _perform(work: Work) -> Outcome | Expanded:
+def _perform(work: Work) -> Answer:
     crash_point("claimed")
-    outcome = perform(work, max_items=engine_settings().max_items)
-    if isinstance(outcome, StartChild):
-        outcome = children.refusal(work.run, work.workflow, outcome) or outcome
+    answer = perform(work, max_items=engine_settings().max_items)
+    if isinstance(answer.outcome, StartChild):
+        refusal = children.refusal(work.run, work.workflow, answer.outcome)
+        answer = Answer(outcome=refusal) if refusal is not None else answer
     crash_point("performed")
-    return outcome
+    return answer
 
 
 def claim(order: Order) -> Work | None:
@@ -147,19 +148,21 @@ def _work(settled: Settled, run: RunRow, values: Values) -> Work | None:
     )
 
 
-def settle(work: Work, outcome: Outcome | Expanded, lane: Lane) -> Work | None:
+def settle(work: Work, answer: Answer, lane: Lane) -> Work | None:
     """Write what the body answered; the next attempt that the lane claimed with it, or None.
 
     A lost lease changes nothing: the late result is kept as evidence.
     """
-    quick = _settle_alone(work, outcome, lane)
+    quick = _settle_alone(work, answer, lane)
     if quick is not None:
         return quick[0]
     try:
         with transaction.atomic():
-            settled, run, values = _settle_locked(work, outcome, lane)
+            settled, run, values = _settle_locked(work, answer, lane)
+    except EffectMoved:  # of the step that was to be claimed with it: settle, and claim nothing
+        return settle(work, answer, replace(lane, takes_next=False))
     except StaleFence:
-        _keep_evidence(work, outcome)
+        _keep_evidence(work, answer.outcome)
         return None
     crash_point("settled")
     settled.send()
@@ -167,14 +170,16 @@ def settle(work: Work, outcome: Outcome | Expanded, lane: Lane) -> Work | None:
     return _work(settled, run, values)
 
 
-def _settle_alone(work: Work, outcome: Outcome | Expanded, lane: Lane) -> tuple[Work | None] | None:
+def _settle_alone(work: Work, answer: Answer, lane: Lane) -> tuple[Work | None] | None:
     """The hot path: nothing else of the run is in flight, so decide from memory and write
     everything in one autocommitted statement. None when it does not apply, or somebody moved the
     run meanwhile; then the caller takes the lock and decides anew."""
-    run = work.run
+    run, outcome = work.run, answer.outcome
     if run.snapshot.running != 1 or run.snapshot.loops or isinstance(outcome, _NEVER_ALONE):
         return None
-    change = decide(run, work.workflow, work.values, work.row, outcome, lane=lane)
+    change = decide(
+        run, work.workflow, work.values, work.row, outcome, lane=lane, effect=answer.effect
+    )
     if not change.decision.is_plain:
         work.values.see(run.snapshot)
         return None
@@ -198,9 +203,8 @@ def _settle_alone(work: Work, outcome: Outcome | Expanded, lane: Lane) -> tuple[
     return (_work(settled, run, work.values),)
 
 
-def _settle_locked(
-    work: Work, outcome: Outcome | Expanded, lane: Lane
-) -> tuple[Settled, RunRow, Values]:
+def _settle_locked(work: Work, answer: Answer, lane: Lane) -> tuple[Settled, RunRow, Values]:
+    outcome = answer.outcome
     run, row = rows.lock_run(work.run.id), work.row  # whether it is still ours, the write says
     if run is None or run.ended or not run.snapshot.runs(work.ref.position, work.ref.item):
         raise StaleFence(f"step {work.row.id} is no longer ours")
@@ -208,7 +212,7 @@ def _settle_locked(
     values.outputs = work.values.outputs
     if isinstance(outcome, Expanded):
         loops.insert_items(run.id, work.step, work.prepared.items or [])
-    change = decide(run, work.workflow, values, row, outcome, lane=lane)
+    change = decide(run, work.workflow, values, row, outcome, lane=lane, effect=answer.effect)
     settled = carry_out(change, values, row, outcome, lane=lane)
     if isinstance(outcome, Waiting):
         inbox.answer_early(run, work.workflow, values, row.id, settled)

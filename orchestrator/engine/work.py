@@ -13,11 +13,13 @@ from typing import Any
 
 from orchestrator.core.compiled import CompiledWorkflow, StepPlan
 from orchestrator.core.decision import Ref
+from orchestrator.core.effects import EffectEnd, EffectPlan
 from orchestrator.core.errors import ConditionError, ErrorClass, StepError
 from orchestrator.core.expressions import compile_expression, compile_template
 from orchestrator.core.outcomes import Failed, Outcome, Succeeded, Usage
 from orchestrator.core.schemas import compile_schema
 from orchestrator.core.settling import Expanded
+from orchestrator.engine import effects
 from orchestrator.engine.values import Values
 from orchestrator.executors.base import StepContext
 from orchestrator.executors.json_output import output_error, plain_json
@@ -29,15 +31,23 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Prepared:
-    """What was worked out before the claim: the input and the effect's key, or why not.
+    """What was worked out before the claim: the input and the effect, or why not.
 
     ``items`` is the list of a for_each that is about to be expanded.
     """
 
     input: Any = None
-    effect_key: str | None = None
+    effect: EffectPlan | None = None
     items: list[Any] | None = None
     error: StepError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What an attempt answered, and what became of its effect (None: it has none)."""
+
+    outcome: Outcome | Expanded
+    effect: EffectEnd | None = None
 
 
 @dataclass(slots=True)
@@ -78,16 +88,27 @@ def prepare(values: Values, step: StepPlan, row: StepRow | None) -> Prepared:
         data = values.step_input(step, row)
         if "input_schema" in step.config:
             _check_input(data, step.config["input_schema"])
-        key = None
-        if step.effect_key is not None:
-            values.load(_positions(values, step.effect_key.references))
-            key = str(step.effect_key.render(values.step_scope(step, row)))
-        return Prepared(input=data, effect_key=key)
+        return Prepared(input=data, effect=_plan_effect(values, step, row, data))
     except ConditionError as error:
         failure = StepError(error_class=ErrorClass.CONDITION_ERROR, message=str(error))
     except _BadInput as error:
         failure = StepError(error_class=ErrorClass.SCHEMA_ERROR, message=str(error))
     return Prepared(error=failure)
+
+
+def _plan_effect(
+    values: Values, step: StepPlan, row: StepRow | None, data: Any
+) -> EffectPlan | None:
+    if step.effect_key is None:
+        return None
+    values.load(_positions(values, step.effect_key.references))
+    return effects.plan_effect(
+        tenant=values.run.tenant,
+        step=step,
+        key=str(step.effect_key.render(values.step_scope(step, row))),
+        data=data,
+        step_id=row.id if row is not None else None,
+    )
 
 
 class _BadInput(ValueError):
@@ -111,18 +132,32 @@ def _item_list(value: Any) -> list[Any]:
     return value
 
 
-def perform(work: Work, *, max_items: int) -> Outcome | Expanded:
+def perform(work: Work, *, max_items: int) -> Answer:
     """Run the body, outside any transaction. Never raises: what it raised is its failure."""
     prepared = work.prepared
     if prepared.error is not None:
-        return Failed(error=prepared.error)
+        return Answer(outcome=Failed(error=prepared.error))
     if prepared.items is not None:
-        if len(prepared.items) > max_items:
-            message = f"for_each has {len(prepared.items)} items; at most {max_items} are allowed"
-            return Failed(error=StepError(error_class=ErrorClass.PERMANENT, message=message))
-        return Expanded(total=len(prepared.items))
+        return Answer(outcome=_expand(prepared.items, max_items))
+    context = step_context(work)
+    if prepared.effect is None:
+        return Answer(outcome=_execute(work, context))
+    answered = effects.apply_effect(
+        prepared.effect, work.step, context, lambda: _execute(work, context)
+    )
+    return Answer(outcome=answered.outcome, effect=answered.effect)
+
+
+def _expand(items: list[Any], max_items: int) -> Failed | Expanded:
+    if len(items) <= max_items:
+        return Expanded(total=len(items))
+    message = f"for_each has {len(items)} items; at most {max_items} are allowed"
+    return Failed(error=StepError(error_class=ErrorClass.PERMANENT, message=message))
+
+
+def _execute(work: Work, context: StepContext) -> Outcome:
     try:
-        outcome = get_executor(work.step.type).execute(step_context(work))
+        outcome = get_executor(work.step.type).execute(context)
     except ConditionError as error:
         return Failed(error=StepError(error_class=ErrorClass.CONDITION_ERROR, message=str(error)))
     except Exception as error:
@@ -180,7 +215,7 @@ def step_context(work: Work) -> StepContext:
         input=work.prepared.input,
         scope=scope,
         render=render,
-        idempotency_key=work.prepared.effect_key,
+        idempotency_key=work.prepared.effect.key if work.prepared.effect else None,
         deadline=work.deadline,
         started_at=work.at,
         heartbeat=_no_heartbeat,

@@ -12,6 +12,7 @@ from orchestrator.clock import new_id
 from orchestrator.conf import engine_settings
 from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import Decision, EventDraft, Ref
+from orchestrator.core.effects import Course
 from orchestrator.core.states import StepState
 from orchestrator.engine import ending
 from orchestrator.engine.values import Values
@@ -115,6 +116,15 @@ def _claim(change: Change) -> dict[str, Any] | None:
     prepared = change.prepared or Prepared()
     step = change.workflow.steps[ref.position]
     claim: dict[str, Any] = {"timeout_s": step.timeout_s, "input": prepared.input}
+    intent = prepared.effect
+    if intent is not None and intent.course in (Course.CALL, Course.DOUBT):
+        take = intent.course is Course.DOUBT
+        claim["effect"] = {
+            "key": intent.key,
+            "hash": intent.request_hash,
+            "tool": intent.tool,
+            "take": take,
+        }
     if change.claim_row is not None:
         return claim | {"id": str(change.claim_row.id), "fence": change.claim_row.fence}
     row = _row(change, ref)
@@ -156,7 +166,12 @@ def _events(change: Change) -> list[tuple[str, str, dict[str, Any], str]]:
     claim = change.decision.claim
     if claim is not None and change.claim_row is not None:
         payload = {"attempt": change.claim_row.attempt + 1}
-        lines.append(("step.started", name_of(change.workflow, claim), payload, change.actor))
+        name = name_of(change.workflow, claim)
+        lines.append(("step.started", name, payload, change.actor))
+        intent = change.prepared.effect if change.prepared is not None else None
+        if intent is not None and intent.course is Course.CALL:
+            shown = {"key": intent.key, "tool": intent.tool}
+            lines.append(("effect.intended", name, shown, change.actor))
     return lines
 
 

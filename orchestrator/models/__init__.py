@@ -1,6 +1,7 @@
 """Tables, constraints and the guarded moves: the only place that writes rows' state."""
 
 from orchestrator.models.blueprint import Blueprint, EdgeDefinition, StepDefinition
+from orchestrator.models.effect import Effect
 from orchestrator.models.history import Event
 from orchestrator.models.outbox import Outbox
 from orchestrator.models.run import Run
@@ -13,6 +14,7 @@ __all__ = [
     "Blueprint",
     "DeadLetter",
     "EdgeDefinition",
+    "Effect",
     "Event",
     "Outbox",
     "Run",

@@ -18,6 +18,7 @@ from orchestrator.models.statements import dumps, execute, fetch_prepared
 
 _MOVED_ON = "OR001"
 _STALE = "OR002"
+_EFFECT_MOVED = "OR004"
 
 
 class MovedOn(OrchestratorError):
@@ -30,6 +31,12 @@ class StaleFence(OrchestratorError):
     """The step is not as expected: its lease was lost, or its state changed. Nothing is written."""
 
     code = "stale_fence"
+
+
+class EffectMoved(MovedOn):
+    """The claimed step's effect is not as it was when the claim was prepared: look again."""
+
+    code = "effect_moved"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -82,6 +89,8 @@ def apply_decision(write: Write) -> datetime:
         state = getattr(error.__cause__, "sqlstate", None)
         if state == _MOVED_ON:
             raise MovedOn(str(error)) from None
+        if state == _EFFECT_MOVED:
+            raise EffectMoved(str(error)) from None
         if state == _STALE:
             raise StaleFence(str(error)) from None
         raise

@@ -4,10 +4,13 @@
 --
 -- OR001  the run moved meanwhile (another worker, a pause, a cancel), or has ended
 -- OR002  the step is no longer as expected (stale fence, another state)
+-- OR004  the effect's key is not as it was when the claim was prepared: look again
 --
--- p_subject {id, from, fence, to, [output], [error], ...}: the step that the fact was about
+-- p_subject {id, from, fence, to, [output], [error], [effect], ...}: the step that the fact was
+--           about; effect {key, status, [response], ...} is the receipt, in the same transaction
 -- p_ready   [{id, key, scope, position, index, type, queue, queued}]: new rows, READY
--- p_claim   {id, fence, timeout_s, [input]} of a row, or with "new": true the row itself, RUNNING
+-- p_claim   {id, fence, timeout_s, [input]} of a row, or with "new": true the row itself, RUNNING;
+--           effect {key, hash, tool, take} is the intent, committed before the call
 -- p_events  [[type, step, payload, actor], ...] in order
 CREATE OR REPLACE FUNCTION orchestrator_apply(
     p_run uuid, p_version bigint, p_compact bytea, p_state text, p_waiting text,
@@ -116,6 +119,56 @@ BEGIN
         RAISE EXCEPTION 'step % is not % with fence %', m ->> 'id', m ->> 'from', m ->> 'fence'
             USING ERRCODE = 'OR002';
     END IF;
+    IF m ? 'effect' THEN
+        PERFORM orchestrator_settle_effect(p_run, m, m -> 'effect', t);
+    END IF;
+END
+$$;
+
+-- The receipt, or that there is none: only for the step that holds the intent.
+CREATE OR REPLACE FUNCTION orchestrator_settle_effect(p_run uuid, m jsonb, e jsonb, t timestamptz)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE orchestrator_effect f SET
+        status = e ->> 'status',
+        response = e -> 'response',
+        response_hash = coalesce(e ->> 'response_hash', ''),
+        external_ref = coalesce(e ->> 'external_ref', ''),
+        reason = coalesce(e ->> 'reason', ''),
+        settled_at = CASE WHEN e ->> 'status' = 'in_doubt' THEN NULL ELSE t END
+    FROM orchestrator_run r
+    WHERE r.id = p_run AND f.tenant = r.tenant AND f.idempotency_key = e ->> 'key'
+      AND f.step_id = (m ->> 'id')::uuid AND f.status IN ('intended', 'in_doubt');
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'effect % is not held by step %', e ->> 'key', m ->> 'id'
+            USING ERRCODE = 'OR002';
+    END IF;
+END
+$$;
+
+-- The intent, in the claim's transaction. With "take" the doubt of an earlier attempt is taken over.
+CREATE OR REPLACE FUNCTION orchestrator_intend_effect(p_run uuid, c jsonb, t timestamptz)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    e jsonb := c -> 'effect';
+    take boolean := coalesce((e ->> 'take')::boolean, false);
+BEGIN
+    INSERT INTO orchestrator_effect AS f (
+        tenant, idempotency_key, run_id, step_id, fence, tool, request_hash, status,
+        response_hash, external_ref, reason, intended_at)
+    SELECT r.tenant, e ->> 'key', p_run, s.id, s.fence, e ->> 'tool', e ->> 'hash', 'intended',
+           '', '', '', t
+      FROM orchestrator_run r JOIN orchestrator_step s ON s.id = (c ->> 'id')::uuid
+     WHERE r.id = p_run
+    ON CONFLICT (tenant, idempotency_key) DO UPDATE SET
+        run_id = excluded.run_id, step_id = excluded.step_id, fence = excluded.fence,
+        status = CASE WHEN take THEN f.status ELSE 'intended' END,
+        intended_at = CASE WHEN take THEN f.intended_at ELSE t END, settled_at = NULL
+    WHERE f.request_hash = excluded.request_hash
+      AND (CASE WHEN take THEN f.status IN ('intended', 'in_doubt') ELSE f.status = 'not_applied' END);
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'effect % moved since it was looked at', e ->> 'key' USING ERRCODE = 'OR004';
+    END IF;
 END
 $$;
 
@@ -138,6 +191,9 @@ BEGIN
             0, '', '', '', 1, 0, 0, 1, 1,
             p_worker, '', 0, 0, 0, '',
             t, limit_at, least(t + p_lease, limit_at), c -> 'input');
+        IF c ? 'effect' THEN
+            PERFORM orchestrator_intend_effect(p_run, c, t);
+        END IF;
         RETURN;
     END IF;
     UPDATE orchestrator_step s SET
@@ -149,6 +205,9 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'step % is not ready with fence %', c ->> 'id', c ->> 'fence'
             USING ERRCODE = 'OR002';
+    END IF;
+    IF c ? 'effect' THEN
+        PERFORM orchestrator_intend_effect(p_run, c, t);
     END IF;
 END
 $$;

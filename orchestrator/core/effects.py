@@ -1,0 +1,97 @@
+"""What a step may do about its effect, given what is stored under its key (DESIGN section 2, 6).
+
+Never a blind retry: an intent without a receipt is *in doubt*, and is looked up, sent again only
+where that is harmless, or given to a person.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import orjson
+
+
+class EffectStatus(StrEnum):
+    """What is known of an effect."""
+
+    INTENDED = "intended"  # the call may have been made
+    APPLIED = "applied"  # the receipt is stored
+    NOT_APPLIED = "not_applied"  # it certainly did not happen: may be called again
+    IN_DOUBT = "in_doubt"  # a call ended without an answer that tells
+    GIVEN_UP = "given_up"  # nobody can tell, and the document says to go on
+
+
+class Course(StrEnum):
+    """What the next attempt does."""
+
+    CALL = "call"  # nothing is stored, or it did not happen: intend, then call
+    FOUND = "found"  # the receipt is there: answer with it, call nobody
+    CLASH = "clash"  # the key was used for another request: an error
+    BUSY = "busy"  # another step is calling right now: later
+    DOUBT = "doubt"  # an intent without receipt: look it up first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredEffect:
+    """What is stored under a key. ``busy``: the step that holds it is running and is not ours."""
+
+    status: EffectStatus
+    request_hash: str
+    response: Any
+    busy: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectPlan:
+    """An effect as worked out before the claim. ``response`` is the stored answer, if found."""
+
+    key: str
+    tool: str
+    request_hash: str
+    course: Course
+    response: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectEnd:
+    """What the settle writes about the effect; ``response`` with APPLIED only. ``already``: the
+    receipt was there before, so only the history tells of it."""
+
+    key: str
+    status: EffectStatus
+    response: Any = None
+    reason: str = ""
+    already: bool = False
+
+
+def request_hash(tool: str, data: Any) -> str:
+    """SHA-256 of the canonical request: one key stands for one request."""
+    text = orjson.dumps([tool, data], option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(text).hexdigest()
+
+
+def response_hash(response: Any) -> str:
+    """SHA-256 of the canonical answer, kept with the receipt."""
+    return hashlib.sha256(orjson.dumps(response, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def external_ref(response: Any) -> str:
+    """The provider's own name for what happened, where the answer carries one."""
+    reference = response.get("external_ref") if isinstance(response, dict) else None
+    return reference if isinstance(reference, str) else ""
+
+
+def course(stored: StoredEffect | None, request: str) -> Course:
+    """The one decision: what an attempt does about its effect."""
+    if stored is None:
+        return Course.CALL
+    if stored.request_hash != request:
+        return Course.CLASH
+    if stored.status in (EffectStatus.APPLIED, EffectStatus.GIVEN_UP):
+        return Course.FOUND
+    if stored.busy:
+        return Course.BUSY
+    return Course.CALL if stored.status is EffectStatus.NOT_APPLIED else Course.DOUBT

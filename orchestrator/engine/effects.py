@@ -1,0 +1,201 @@
+"""An attempt's effect: found, called once, looked up, or given to a person. Never a blind retry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from orchestrator.authoring import registry
+from orchestrator.core.compiled import StepPlan
+from orchestrator.core.decision import EventDraft, Ref
+from orchestrator.core.effects import (
+    Course,
+    EffectEnd,
+    EffectPlan,
+    EffectStatus,
+    course,
+    external_ref,
+    request_hash,
+    response_hash,
+)
+from orchestrator.core.errors import ErrorClass, StepError
+from orchestrator.core.outcomes import Failed, Outcome, Succeeded, Waiting
+from orchestrator.executors.base import StepContext
+from orchestrator.executors.effects import Applied, NotApplied, Unknown, look_up_effect
+from orchestrator.models import effect_rows
+
+_BUSY_RETRY_S = 1.0
+_EVENTS = {
+    EffectStatus.APPLIED: "effect.receipt",
+    EffectStatus.IN_DOUBT: "effect.in_doubt",
+    EffectStatus.NOT_APPLIED: "effect.not_applied",
+    EffectStatus.GIVEN_UP: "effect.given_up",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """What an attempt answered, and what the settle writes about its effect (None: nothing)."""
+
+    outcome: Outcome
+    effect: EffectEnd | None = None
+
+
+def plan_effect(
+    *, tenant: str, step: StepPlan, key: str, data: Any, step_id: UUID | None
+) -> EffectPlan:
+    """What the attempt will do about its effect, from what is stored under the key; reads only."""
+    tool = str(step.config.get("tool", step.type))
+    request = request_hash(tool, data)
+    stored = effect_rows.find_effect(tenant, key, step_id=step_id)
+    return EffectPlan(
+        key=key,
+        tool=tool,
+        request_hash=request,
+        course=course(stored, request),
+        response=stored.response if stored is not None else None,
+    )
+
+
+def apply_effect(
+    plan: EffectPlan, step: StepPlan, context: StepContext, call: Callable[[], Outcome]
+) -> Answered:
+    """Bring the effect about, once. ``call`` runs the step's body; the intent is committed."""
+    match plan.course:
+        case Course.FOUND:
+            found = EffectEnd(key=plan.key, status=EffectStatus.APPLIED, already=True)
+            return Answered(outcome=Succeeded(output=plan.response), effect=found)
+        case Course.CLASH:
+            return Answered(outcome=_clash(plan))
+        case Course.BUSY:
+            return Answered(outcome=_busy(plan))
+        case Course.DOUBT:
+            return _settle_doubt(plan, step, context, call)
+        case Course.CALL:
+            return _conclude(plan, step, context, call())
+
+
+def _clash(plan: EffectPlan) -> Failed:
+    words = f"effect key {plan.key!r} was used for another request: one key is one business action"
+    details = {"code": "effect_key_reused", "not_applied": True}
+    return Failed(error=StepError(error_class=ErrorClass.PERMANENT, message=words, details=details))
+
+
+def _busy(plan: EffectPlan) -> Failed:
+    words = f"effect {plan.key!r} is under way in another run"
+    error = StepError(
+        error_class=ErrorClass.TRANSIENT, message=words, details={"not_applied": True}
+    )
+    return Failed(error=error, retry_after=_BUSY_RETRY_S)
+
+
+def _settle_doubt(
+    plan: EffectPlan, step: StepPlan, context: StepContext, call: Callable[[], Outcome]
+) -> Answered:
+    """An earlier attempt may have called: look it up before anything else."""
+    found = look_up_effect(context)
+    match found:
+        case Applied(output=output):
+            return _applied(plan, output)
+        case NotApplied():
+            return _conclude(plan, step, context, call())
+        case Unknown(reason=reason):
+            if is_idempotent(step) or on_doubt(step) == "resend":
+                return _conclude(plan, step, context, call())
+            return _by_rule(plan.key, step, reason)
+
+
+def _conclude(plan: EffectPlan, step: StepPlan, context: StepContext, outcome: Outcome) -> Answered:
+    """What the call's outcome says about the effect."""
+    if isinstance(outcome, Succeeded):
+        return _applied(plan, outcome.output, outcome)
+    if not isinstance(outcome, Failed):
+        return Answered(outcome=outcome)
+    if (outcome.error.details or {}).get("not_applied"):
+        return Answered(
+            outcome=outcome, effect=EffectEnd(key=plan.key, status=EffectStatus.NOT_APPLIED)
+        )
+    reason = outcome.error.message
+    if is_idempotent(step) or on_doubt(step) == "resend":  # the same key may be sent again
+        doubt = EffectEnd(key=plan.key, status=EffectStatus.IN_DOUBT, reason=reason)
+        return Answered(outcome=outcome, effect=doubt)
+    match look_up_effect(context):
+        case Applied(output=output):
+            return _applied(plan, output)
+        case NotApplied():
+            known = EffectEnd(key=plan.key, status=EffectStatus.NOT_APPLIED)
+            return Answered(outcome=outcome, effect=known)
+        case Unknown():
+            return _by_rule(plan.key, step, reason)
+
+
+def _applied(plan: EffectPlan, output: Any, outcome: Succeeded | None = None) -> Answered:
+    receipt = EffectEnd(key=plan.key, status=EffectStatus.APPLIED, response=output)
+    return Answered(outcome=outcome or Succeeded(output=output), effect=receipt)
+
+
+def _by_rule(key: str, step: StepPlan, reason: str) -> Answered:
+    """Nobody can tell: a person decides, or the document says to go on without."""
+    if on_doubt(step) == "skip":
+        given_up = EffectEnd(key=key, status=EffectStatus.GIVEN_UP, reason=reason)
+        return Answered(outcome=Succeeded(output=None), effect=given_up)
+    doubt = EffectEnd(key=key, status=EffectStatus.IN_DOUBT, reason=reason)
+    why = f"effect {key} is in doubt: {reason}"
+    return Answered(outcome=Waiting(kind="review", why=why), effect=doubt)
+
+
+def after_loss(step: StepPlan, step_id: UUID, failure: Failed) -> Answered:
+    """The attempt ended without a word (its worker was lost, its time is over) while it held an
+    intent: a later attempt looks it up, or a person does."""
+    key = effect_rows.held_key(step_id)
+    if key is None:
+        return Answered(outcome=failure)
+    reason = failure.error.message
+    if is_idempotent(step) or can_look_up(step) or on_doubt(step) == "resend":
+        doubt = EffectEnd(key=key, status=EffectStatus.IN_DOUBT, reason=reason)
+        return Answered(outcome=failure, effect=doubt)
+    return _by_rule(key, step, reason)
+
+
+def is_idempotent(step: StepPlan) -> bool:
+    """Whether the tool may be called again with the same key."""
+    name = str(step.config.get("tool", ""))
+    return name in registry and registry.get(name).idempotent
+
+
+def can_look_up(step: StepPlan) -> bool:
+    """Whether the tool can tell what became of its effect."""
+    name = str(step.config.get("tool", ""))
+    return name in registry and registry.get(name).reconciles
+
+
+def on_doubt(step: StepPlan) -> str:
+    """The document's rule for an effect that nobody can tell: review, resend or skip."""
+    return str(step.config.get("effect", {}).get("on_doubt", "review"))
+
+
+def effect_event(ref: Ref, end: EffectEnd) -> EventDraft:
+    """The line of history about the effect's end."""
+    payload: dict[str, Any] = {"key": end.key}
+    if end.already:
+        return EventDraft("effect.found", ref, payload)
+    if end.status is EffectStatus.APPLIED:
+        payload["external_ref"] = external_ref(end.response)
+        payload["response_hash"] = response_hash(end.response)
+    if end.reason:
+        payload["reason"] = end.reason[:500]
+    return EventDraft(_EVENTS[end.status], ref, payload)
+
+
+def effect_move(end: EffectEnd) -> dict[str, Any]:
+    """The effect's part of the step's move, as documented in sql/apply.sql."""
+    move: dict[str, Any] = {"key": end.key, "status": str(end.status), "reason": end.reason[:500]}
+    if end.status is EffectStatus.APPLIED:
+        move |= {
+            "response": end.response,
+            "response_hash": response_hash(end.response),
+            "external_ref": external_ref(end.response),
+        }
+    return move

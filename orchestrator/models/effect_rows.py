@@ -1,0 +1,41 @@
+"""Reading effects by hand-written SQL; they are written by sql/apply.sql with the step's move."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import orjson
+from django.db import connection
+
+from orchestrator.core.effects import EffectStatus, StoredEffect
+
+
+def find_effect(tenant: str, key: str, *, step_id: UUID | None) -> StoredEffect | None:
+    """What is stored under the key; ``step_id`` is the step that asks (None: it has no row yet)."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT e.status, e.request_hash, e.response,"
+            " s.state = 'running' AND e.fence = s.fence AND s.id IS DISTINCT FROM %s"
+            " FROM orchestrator_effect e JOIN orchestrator_step s ON s.id = e.step_id"
+            " WHERE e.tenant = %s AND e.idempotency_key = %s",
+            [step_id, tenant, key],
+        )
+        row = cursor.fetchone()
+    if row is None:
+        return None
+    response = None if row[2] is None else orjson.loads(row[2])
+    return StoredEffect(
+        status=EffectStatus(row[0]), request_hash=row[1], response=response, busy=bool(row[3])
+    )
+
+
+def held_key(step_id: UUID) -> str | None:
+    """The key of the effect that the step intended and that has no receipt yet."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT idempotency_key FROM orchestrator_effect"
+            " WHERE step_id = %s AND status IN ('intended', 'in_doubt')",
+            [step_id],
+        )
+        row = cursor.fetchone()
+    return None if row is None else str(row[0])
