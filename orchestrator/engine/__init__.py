@@ -7,6 +7,7 @@ through a port.
 
 from orchestrator.engine.blueprints import compiled, pinned_digest, register_blueprint
 from orchestrator.engine.control import cancel_run, pause_run, resume_run
+from orchestrator.engine.explaining import length
 from orchestrator.engine.family import cancel_children, tell_parent
 from orchestrator.engine.inbox import SignalResult, deliver_decision, send_signal
 from orchestrator.engine.leases import keeper
@@ -14,7 +15,13 @@ from orchestrator.engine.parts import InstalledParts
 from orchestrator.engine.pictures import Overview, RunPicture, StepPicture
 from orchestrator.engine.ports import Dispatcher, LaneControl, set_dispatcher
 from orchestrator.engine.pulse import beat_once
-from orchestrator.engine.reading import item_pictures, overview, picture, step_items
+from orchestrator.engine.reading import (
+    failed_lately,
+    item_pictures,
+    overview,
+    picture,
+    step_items,
+)
 from orchestrator.engine.start import start_run
 from orchestrator.engine.steps import Order, run_step
 
@@ -32,8 +39,10 @@ __all__ = [
     "cancel_run",
     "compiled",
     "deliver_decision",
+    "failed_lately",
     "item_pictures",
     "keeper",
+    "length",
     "overview",
     "pause_run",
     "picture",

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import connection
-from django.db.models import Count, QuerySet
+from django.db.models import Count, Q, QuerySet
 
 from orchestrator.core.compiled import StepPlan
 from orchestrator.core.durations import parse_duration, parse_money
@@ -104,6 +104,12 @@ def overview() -> Overview:
         paused=paused,
         failed_lately=failed,
     )
+
+
+def failed_lately() -> Q:
+    """Runs that failed, or ran out of time, within 24 hours by the engine's clock."""
+    since = database_now() - timedelta(hours=24)
+    return Q(state__in=(RunState.FAILED, RunState.TIMED_OUT), finished_at__gt=since)
 
 
 def step_items(run: Run, key: str) -> QuerySet[Step]:

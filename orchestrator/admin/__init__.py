@@ -1,0 +1,10 @@
+"""The operators' console of the engine, in Django's admin: everything to see, nothing to edit.
+
+State changes only through the engine's face, by a POST that was confirmed with a reason.
+"""
+
+from orchestrator.admin.blueprints import BlueprintAdmin
+from orchestrator.admin.dead_letters import DeadLetterAdmin
+from orchestrator.admin.runs import RunAdmin
+
+__all__ = ["BlueprintAdmin", "DeadLetterAdmin", "RunAdmin"]

@@ -1,0 +1,79 @@
+"""What the page of a run, and that of one of its steps, shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orchestrator import engine
+from orchestrator.admin.readonly import json_block, state_badge
+from orchestrator.core.durations import format_money
+from orchestrator.engine import RunPicture, StepPicture
+from orchestrator.models import Attempt, Event, Run, Step
+
+EVENTS_SHOWN = 200
+
+
+def run_context(run: Run) -> dict[str, Any]:
+    """A run with its steps and the end of its history."""
+    picture = engine.picture(run)
+    found = Event.objects.filter(run_id=run.id).order_by("-seq")[: EVENTS_SHOWN + 1]
+    events = list(found)
+    return {
+        "title": f"{run.workflow} {run.id}",
+        "run": run,
+        "picture": picture,
+        "badge": state_badge(run.state, picture.label),
+        "elapsed": engine.length(picture.elapsed),
+        "worked": engine.length(picture.worked),
+        "cost": format_money(run.cost_microusd),
+        "budget": _budget(picture),
+        "steps": [_step_row(step, picture) for step in picture.steps],
+        "events": events[:EVENTS_SHOWN],
+        "more_events": len(events) > EVENTS_SHOWN,
+        "input": json_block(run.input),
+        "output": _block(run.output),
+        "error": _block(run.error),
+        "context_data": _block(run.context),
+        "summary": _block(picture.summary),
+        "warnings": json_block(run.warnings) if run.warnings else None,
+    }
+
+
+def step_context(run: Run, step: Step) -> dict[str, Any]:
+    """A step: what went in, what came out, what failed on the way."""
+    blocks = [
+        ("Input", step.input),
+        ("Item", step.item if step.index is not None else None),
+        ("Output", step.output),
+        ("Error", step.error),
+        ("Output of the last round", step.previous),
+    ]
+    return {
+        "title": f"Step {step} of {run.workflow}",
+        "run": run,
+        "step": step,
+        "badge": state_badge(step.state),
+        "blocks": [(name, json_block(value)) for name, value in blocks if value is not None],
+        "attempts": Attempt.objects.filter(step=step)[:EVENTS_SHOWN],
+    }
+
+
+def _block(value: Any) -> Any:
+    return None if value is None else json_block(value)
+
+
+def _budget(picture: RunPicture) -> str:
+    budget = picture.budget
+    if budget is None or budget.cost_microusd is None:
+        return ""
+    return format_money(budget.cost_microusd)
+
+
+def _step_row(step: StepPicture, picture: RunPicture) -> dict[str, Any]:
+    took = ""
+    if step.started_at is not None:
+        took = engine.length((step.finished_at or picture.now) - step.started_at)
+    cost = "?" if step.cost_microusd is None else ""
+    if step.cost_microusd:
+        cost = format_money(step.cost_microusd)
+    return {"step": step, "badge": state_badge(step.state, step.label), "took": took, "cost": cost}
