@@ -1,6 +1,7 @@
-"""The Django app of the wiring itself: the stack's commands and the Celery app."""
+"""The Django apps of the wiring itself: the stack's commands, the Celery app, the console."""
 
 from django.apps import AppConfig
+from django.contrib.admin.apps import AdminConfig
 
 
 class WiringConfig(AppConfig):
@@ -12,3 +13,9 @@ class WiringConfig(AppConfig):
     def ready(self) -> None:
         """Import the Celery app, so that tasks publish to our broker also from web and commands."""
         from config import celery  # noqa: F401
+
+
+class ConsoleConfig(AdminConfig):
+    """Django's admin, as this product's console."""
+
+    default_site = "config.console.Console"

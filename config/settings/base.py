@@ -14,7 +14,7 @@ CSRF_TRUSTED_ORIGINS = list(ENV.csrf_trusted_origins)
 PUBLIC_URL = ENV.public_url or f"http://localhost:{ENV.web_port}"
 
 INSTALLED_APPS = [
-    "django.contrib.admin",
+    "config.apps.ConsoleConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
