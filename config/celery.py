@@ -14,6 +14,7 @@ from celery.signals import beat_init, task_prerun, worker_init, worker_process_i
 from django.conf import settings
 from django.db import connections
 from kombu import Queue
+from kombu.transport import TRANSPORT_ALIASES
 
 from config.lifeline import die_with_parent, tell_ready
 
@@ -22,6 +23,12 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.dev")
 app = Celery("orchestrator")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.task_queues = [Queue(name, routing_key=name) for name in settings.ORCHESTRATOR["QUEUES"]]
+# A worker outlives a restart of the broker.
+TRANSPORT_ALIASES |= dict.fromkeys(("redis", "rediss"), "config.transport:SteadyTransport")
+# The result store counts the headers of chords and subscribes to nothing.
+app.loader.override_backends = dict.fromkeys(
+    ("redis", "rediss"), "orchestrator.tasks.results:ChordCounts"
+)
 # Celery's Django fixup would close the connection after each task; we keep it and check it instead
 # (see _check_connections), which is worth milliseconds a step.
 app.conf["CELERY_DB_REUSE_MAX"] = 10**9

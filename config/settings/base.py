@@ -212,12 +212,24 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "socket_connect_timeout": 3,
     "socket_keepalive": True,
     "health_check_interval": 10,
+    # A sender that finds the broker away gives up at once, not after three tries in six seconds.
+    "max_retries": 1,
+    "interval_start": 0,
+    "interval_step": 0.2,
+    "interval_max": 0.5,
     # One key a queue in each BRPOP instead of four, and no queue starves another.
     "priority_steps": [0],
     "queue_order_strategy": "round_robin",
     "global_keyprefix": "wf:",
 }
-CELERY_RESULT_BACKEND_TRANSPORT_OPTIONS = {"global_keyprefix": "wf:"}
+# A chord that cannot be counted costs a sweep's delay, so its sender gives up soon (stock: 20
+# tries, and two minutes for a store that is frozen).
+CELERY_RESULT_BACKEND_TRANSPORT_OPTIONS = {
+    "global_keyprefix": "wf:",
+    "retry_policy": CELERY_TASK_PUBLISH_RETRY_POLICY,
+}
+CELERY_REDIS_SOCKET_TIMEOUT = CELERY_REDIS_SOCKET_CONNECT_TIMEOUT = 3
+CELERY_REDIS_SOCKET_KEEPALIVE = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_MAX_TASKS_PER_CHILD = 1000
 CELERY_WORKER_MAX_MEMORY_PER_CHILD = 400_000

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 
 from celery import current_app
-from kombu.exceptions import ChannelError, OperationalError
+
+from orchestrator.tasks.broker import broker_errors
 
 logger = logging.getLogger(__name__)
 
@@ -15,10 +16,7 @@ def queue_depth(queue: str) -> int:
     try:
         with current_app.connection_or_acquire() as broker:
             declared = broker.default_channel.queue_declare(queue, passive=True)
-    except (ChannelError, *_CONNECTION_ERRORS) as error:
+    except broker_errors() as error:
         logger.debug("depth of %s is unknown: %s", queue, error)
         return 0
     return int(declared.message_count)
-
-
-_CONNECTION_ERRORS = (OperationalError, OSError)

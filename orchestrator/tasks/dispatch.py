@@ -10,7 +10,6 @@ from uuid import UUID
 from celery import chain, chord, current_app
 from celery.canvas import Signature
 from kombu import Producer
-from kombu.exceptions import KombuError
 
 from orchestrator.conf import engine_settings
 from orchestrator.core.canvas import (
@@ -23,6 +22,7 @@ from orchestrator.core.canvas import (
 )
 from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import Ref
+from orchestrator.tasks.broker import broker_errors
 from orchestrator.tasks.depth import queue_depth
 from orchestrator.tasks.names import path_of
 from orchestrator.tasks.steps import run_step
@@ -48,7 +48,7 @@ class CeleryDispatcher:
                 with producer.batch():
                     for canvas in canvases:
                         publish(run_id, workflow, canvas, producer)
-        except (KombuError, OSError) as error:
+        except broker_errors() as error:
             logger.warning("run %s: wake-ups not sent (%s); the sweep sends again", run_id, error)
 
     def depth(self, queue: str) -> int:

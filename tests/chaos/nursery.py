@@ -3,8 +3,8 @@
 It has imported everything once, so that a drill may end and start dozens of parts a minute.
 
 One JSON order a line on stdin: ``{"part": "worker-tool", "name": "worker-tool#3", "notify":
-"@address", "fuse": true}``; the answer on stdout is the child's pid. At the end of stdin, or when
-the parent dies, everything that was forked is ended.
+"@address", "fuse": true, "read_url": null}``; the answer on stdout is the child's pid. At the end
+of stdin, or when the parent dies, everything that was forked is ended.
 """
 
 from __future__ import annotations
@@ -77,6 +77,8 @@ def part(order: dict[str, Any]) -> Callable[[], int | None]:
 
     def run() -> int | None:
         settings.ORCHESTRATOR = settings.ORCHESTRATOR | {"FUSE": order["fuse"]}
+        if order["read_url"]:
+            app.conf.update(broker_read_url=order["read_url"])
         if name in groups:
             return worker(groups[name], settings.ORCHESTRATOR["QUEUES"]).run()
         if name == "pulse":

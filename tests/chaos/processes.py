@@ -10,10 +10,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import kombu.pools
 import orjson
@@ -100,14 +101,15 @@ class Fleet:
         )
         self._born = False
 
-    def start(self, part: str, *, fuse: bool = True) -> Process:
-        """Start a part; it may not serve yet."""
+    def start(self, part: str, *, fuse: bool = True, read_url: str | None = None) -> Process:
+        """Start a part; it may not serve yet. ``read_url``: it gets its messages from there."""
         if not self._born:
             assert self._answer() == "ready"
             self._born = True
         self._count += 1
         name = f"{part}#{self._count}"
-        order = {"part": part, "name": name, "notify": f"@{self._address}", "fuse": fuse}
+        order: dict[str, Any] = {"part": part, "name": name, "notify": f"@{self._address}"}
+        order |= {"fuse": fuse, "read_url": read_url}
         assert self._nursery.stdin is not None
         self._nursery.stdin.write(orjson.dumps(order) + b"\n")
         self._nursery.stdin.flush()
@@ -123,9 +125,9 @@ class Fleet:
         assert line, f"the nursery ended:\n{log.read_text()[-3000:]}"
         return line
 
-    def start_ready(self, parts: Sequence[str] = EVERYTHING, *, fuse: bool = True) -> None:
-        """Start these parts and return when each worker consumes."""
-        started = [self.start(part, fuse=fuse) for part in parts]
+    def start_ready(self, parts: Sequence[str] = EVERYTHING, **how: Any) -> None:
+        """Start these parts and return when each worker consumes; ``how`` as for ``start``."""
+        started = [self.start(part, **how) for part in parts]
         self.await_ready([p for p in started if p.part != "pulse"])
 
     def await_ready(self, wanted: Sequence[Process], seconds: float = PATIENCE_S) -> None:
@@ -147,9 +149,17 @@ class Fleet:
         )
         self._announced.add(fields.get("X_PROCESS", ""))
 
-    def is_ready(self, process: Process) -> bool:
-        """Whether it has said READY."""
-        return process.name in self._announced
+    def until(
+        self,
+        holds: Callable[[], bool],
+        seconds: float = PATIENCE_S,
+        why: Callable[[], str] = lambda: "",
+    ) -> None:
+        """Return when it holds: a question to other processes, asked again and again."""
+        until = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < until, f"not within {seconds:.0f} s: {why()}"
+            self.listen(0.05)
 
     def alive(self, *parts: str) -> list[Process]:
         """The running processes of these parts (all, when none is named)."""

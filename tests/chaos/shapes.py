@@ -53,11 +53,11 @@ class Shape:
         }
 
 
-def some_input(rng: random.Random) -> Input:
-    """An input that every shape takes."""
+def some_input(rng: random.Random, pace_ms: int) -> Input:
+    """An input that every shape takes; each body takes ``pace_ms`` on average."""
     return {
         "value": rng.randrange(1000),
-        "sleep_ms": rng.choice([0, 0, 5, 20, 60]),
+        "sleep_ms": rng.randrange(2 * pace_ms + 1),
         "items": [rng.randrange(100) for _ in range(rng.randrange(3, 14))],
     }
 

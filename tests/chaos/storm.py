@@ -25,7 +25,10 @@ CALLER = Principal(tenant=TENANT, actor="service:chaos", scopes=ALL_SCOPES)
 FLEET = (*EVERYTHING, "beat", "beat")
 OVER = ("completed", "failed", "cancelled", "timed_out")
 STEP_S = 0.2
+PLACES = 5  # bodies that run at a time, about; BODIES: of a run, on average
+BODIES = 6.5
 CALM_S = 10.0
+STARTS = 0.2  # of the storm, in which the runs are started; then all are under way
 
 Answer = TypeVar("Answer")
 
@@ -64,10 +67,14 @@ class Storm:
 
     def _order(self, number: int) -> Order:
         shape = shapes.ALL[number % len(shapes.ALL)]
-        return Order(number, shape, shapes.some_input(self.rng))
+        return Order(number, shape, shapes.some_input(self.rng, self._pace_ms()))
+
+    def _pace_ms(self) -> int:
+        """How long a body must take for the work to last as long as the storm."""
+        return round(1000 * self.lasts_s * PLACES / (self.runs * BODIES))
 
     def blow(self) -> None:
-        """Start the runs over the length of the storm, hurt what there is, wait for every end.
+        """Start the runs, hurt what there is until the storm is over, wait for every end.
 
         Fills ``failures``; empty when all is as promised.
         """
@@ -112,7 +119,7 @@ class Storm:
         """After the storm every worker consumes again: new runs over all queues end soon."""
         self.world.fleet.await_ready([p for p in self.world.fleet.alive() if p.part != "pulse"])
         later = [
-            Order(self.runs + n, shape, shapes.some_input(self.rng))
+            Order(self.runs + n, shape, shapes.some_input(self.rng, 0))
             for n, shape in enumerate((shapes.CHAIN, shapes.FAN, shapes.PARENT))
         ]
         self.orders += later
@@ -128,7 +135,7 @@ class Storm:
     # -- the callers ------------------------------------------------------------------------------
     def _start_due(self, share: float) -> None:
         """Start the orders that are due by now, and say to the waiting ones what they wait for."""
-        due = len(self.orders) if share >= 1 else int(self.runs * share * 1.2) + 4
+        due = len(self.orders) if share >= 1 else int(self.runs * share / STARTS) + 4
         for order in self.orders[:due]:
             if order.run_id is None:
                 self._call(lambda order=order: self._start(order))
