@@ -46,6 +46,14 @@ def test_a_valid_file_is_said_to_be_valid(tenant: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.django_db
+def test_roles_are_those_of_the_only_tenant_there_is(tmp_path: Path) -> None:
+    Tenant.ensure("acme")
+    out = StringIO()
+    call_command("validate", written(tmp_path, "good.yaml", GOOD), stdout=out)
+    assert out.getvalue().endswith(": valid\n")
+
+
+@pytest.mark.django_db
 def test_every_problem_of_every_file_is_printed_in_the_form_that_editors_jump_from(
     tenant: str, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from orchestrator.core.problems import Problem
 from workflows_app import publishing
+from workflows_app.management.terminal import add_tenant, tenant_of
 
 
 class Command(BaseCommand):
@@ -20,14 +21,16 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """Files, and whose roles and workflows they may name."""
         parser.add_argument("files", nargs="+", metavar="FILE")
-        parser.add_argument("--tenant", default="default")
+        add_tenant(parser)
         parser.add_argument("--json", action="store_true", help="one JSON object a file")
 
-    def handle(self, *_: Any, files: list[str], tenant: str, **options: Any) -> None:
+    def handle(self, *_: Any, files: list[str], **options: Any) -> None:
         """Check each file; all of them are read even when the first one is wrong."""
+        sources = [(name, _read(name)) for name in files]
+        tenant = tenant_of(options)
         n_bad = 0
-        for name in files:
-            examined = publishing.examine(tenant, _read(name), _media_type(name))
+        for name, source in sources:
+            examined = publishing.examine(tenant, source, _media_type(name))
             n_bad += not examined.valid
             if options["json"]:
                 self._print_json(name, examined)
