@@ -8,6 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 from orchestrator.authoring import Permanent, RateLimited, ToolContext, Transient, tool
+from orchestrator.core.outcomes import Outcome
+from orchestrator.executors.base import StepContext
+from orchestrator.executors.wait import WaitExecutor
+
+
+class Killed(BaseException):
+    """Ends a worker in the middle of a body, as SIGKILL does: nothing of the engine catches it."""
+
 
 calls: Counter[str] = Counter()
 hooks: dict[str, Callable[[ToolContext], Any]] = {}
@@ -17,6 +25,19 @@ _lock = threading.Lock()
 def forget() -> None:
     calls.clear()
     hooks.clear()
+
+
+def die(ctx: ToolContext) -> None:
+    raise Killed
+
+
+class NosyWait(WaitExecutor):
+    """A wait in whose body the test may do something."""
+
+    def execute(self, context: StepContext) -> Outcome:
+        if "wait" in hooks:
+            hooks.pop("wait")(None)  # type: ignore[arg-type]
+        return super().execute(context)
 
 
 @tool("probe.say")

@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
+import pytest
 from django.db import connection
 
 from orchestrator import engine
 from orchestrator.core.definition import canonical_json, parse_document
-from orchestrator.engine.steps import claim
-from orchestrator.engine.work import Work
 from orchestrator.models import Blueprint, Event, Run, Step, Timer
 from orchestrator.models.run import OPEN_STATES
 from tests.engine.carrier import Carrier
+from tests.engine.probes import Killed
 
 TENANT = "acme"
 NO_RETRY = {"retry": {"max_retries": 0}}
@@ -137,30 +137,29 @@ def n_timers(run: Run | UUID) -> int:
     return Timer.objects.filter(run_id=run.pk if isinstance(run, Run) else run).count()
 
 
-def taken(run: Run | UUID, key: str, scope: str = "") -> Work:
-    """The step in the hands of a worker, its body not yet run."""
-    run_id = run.pk if isinstance(run, Run) else run
-    work = claim(engine.Order(run_id=run_id, key=key, scope=scope))
-    assert work is not None, f"{key} is not READY"
-    return work
+def kill(carrier: Carrier) -> None:
+    """Deliver until a body's hook ends its worker; the claim stays as the worker left it."""
+    with pytest.raises(Killed):
+        carrier.run_all()
 
 
-def lose(work: Work) -> None:
-    """Its worker died: nobody renews the lease, and it is over."""
-    _end_lease(work, timeout=False)
+def lose(run: Run | UUID, key: str, scope: str = "") -> None:
+    """The worker died: nobody renews the lease, and it is over."""
+    _end_lease(step(run, key, scope), timeout=False)
 
 
-def hang(work: Work) -> None:
-    """Its body hangs: the step's own time is over, and the lease with it."""
-    _end_lease(work, timeout=True)
+def hang(run: Run | UUID, key: str, scope: str = "") -> None:
+    """The body hangs: the step's own time is over, and the lease with it."""
+    _end_lease(step(run, key, scope), timeout=True)
 
 
-def _end_lease(work: Work, *, timeout: bool) -> None:
+def _end_lease(row: Step, *, timeout: bool) -> None:
     over = "orchestrator_now() - interval '1 second'"
     with connection.cursor() as cursor:
         cursor.execute(
             f"UPDATE orchestrator_step SET lease_until = {over},"
             f" timeout_at = CASE WHEN %s THEN {over} ELSE timeout_at END"
             " WHERE id = %s AND state = 'running'",
-            [timeout, work.row.id],
+            [timeout, row.pk],
         )
+        assert cursor.rowcount == 1, f"{row} is not running"

@@ -19,15 +19,16 @@ from tests.engine.runs import (
     fail,
     hang,
     hook,
+    kill,
     n_timers,
     output,
     ran,
     say,
     settle_down,
+    started,
     state,
     step,
     steps_of,
-    taken,
 )
 
 Turn = Callable[[float], None]
@@ -195,21 +196,14 @@ def test_the_other_sides_wish_is_honoured_above_the_cap(carrier: Carrier, turn_t
     assert output(run) == {"a": None}
 
 
-def test_a_body_over_its_time_is_retried_then_timed_out(carrier: Carrier, turn_time: Turn) -> None:
+def test_a_body_over_its_time_is_retried_then_timed_out(carrier: Carrier) -> None:
+    probes.hooks["die"] = probes.die
     retry = {"max_retries": 1, "base_delay": "0s"}
-    run = ran(
-        carrier,
-        {
-            "gate": {"type": "wait", "signal": "go"},
-            "a": say(1, needs=["gate"], timeout="20s", retry=retry),
-        },
-    )
-    engine.send_signal(run.pk, name="go", signal_id="1", payload=None, actor="me")
+    run_id = started({"a": hook("die", timeout="20s", retry=retry)})
     for _ in range(2):
-        carrier.messages.clear()
-        work = taken(run, "a")
-        hang(work)
+        kill(carrier)
+        hang(run_id, "a")
         engine.beat_once()
-    assert (state(run), error(run)["class"]) == ("failed", "timeout")
-    assert step(run, "a").state == "timed_out"
-    assert "step.timed_out" in events(run, "a")
+    assert (state(run_id), error(run_id)["class"]) == ("failed", "timeout")
+    assert step(run_id, "a").state == "timed_out"
+    assert "step.timed_out" in events(run_id, "a")
