@@ -33,8 +33,8 @@ def admit(
     equals the lane prefers what follows the step it just settled (``near``).
     """
     snapshot = decision.snapshot
-    if snapshot.paused or snapshot.verdict is not None:
-        return
+    if snapshot.paused:
+        return  # with a verdict nothing but compensations is READY
     release_items(workflow, decision)
     free = workflow.max_parallel - snapshot.running - n_queued(snapshot)
     if free <= 0:
@@ -91,13 +91,20 @@ def release_items(workflow: CompiledWorkflow, decision: Decision) -> None:
         if step.for_each is None or is_lost(step.for_each.min_success, loop):
             continue
         while (
-            loop.released < loop.total
+            not loop.all_released
             and loop.live < step.for_each.max_parallel
             and len(loop.ready) + len(loop.queued) + loop.running < workflow.max_parallel
         ):
-            loop.ready.append(loop.released)
-            decision.ready.append(Ref(position, loop.released))
-            loop.released += 1
+            index = _next_item(loop)
+            loop.ready.append(index)
+            decision.ready.append(Ref(position, index))
+
+
+def _next_item(loop: Loop) -> int:
+    if loop.again:
+        return loop.again.pop(0)
+    loop.released += 1
+    return loop.released - 1
 
 
 def is_lost(min_success: int | None, loop: Loop) -> bool:

@@ -78,7 +78,9 @@ class StepPlan:
     ``timeout_s`` limits one attempt's body; how long a wait may take is the executor's answer,
     except for a child (``child_timeout_s``; None: the child's own limit only).
     ``fallback`` is the position of the step that stands in when this one has given up; ``owner``
-    the reverse. ``config`` is the step's block of the document as plain JSON.
+    the reverse. ``undoes`` is set on a compensation: the position of the step that it undoes; it
+    starts only when the run has failed. ``config`` is the step's block of the document as plain
+    JSON.
     """
 
     position: int
@@ -105,6 +107,8 @@ class StepPlan:
     repeat: Repeat | None
     effect_key: Template | None
     rank: int
+    irreversible: bool = False
+    undoes: int | None = None
 
     @property
     def handles_failure(self) -> bool:
@@ -145,6 +149,16 @@ class CompiledWorkflow:
         return self.steps[self.by_key[key]]
 
     @property
+    def forward(self) -> tuple[StepPlan, ...]:
+        """The steps of the document; what follows them are their compensations."""
+        return tuple(step for step in self.steps if step.undoes is None)
+
+    @property
+    def compensations(self) -> tuple[StepPlan, ...]:
+        """The hidden steps that undo a finished one, in the document's order."""
+        return tuple(step for step in self.steps if step.undoes is not None)
+
+    @property
     def asks_people(self) -> bool:
         """Whether a person may be asked; then whoever keeps the questions hears of a run's end."""
         return any(step.type == "human_gate" for step in self.steps)
@@ -152,4 +166,4 @@ class CompiledWorkflow:
     @property
     def last_steps(self) -> tuple[StepPlan, ...]:
         """Steps without successor: the default output of a run (a fallback is its owner's)."""
-        return tuple(s for s in self.steps if not s.outs and s.owner is None)
+        return tuple(s for s in self.forward if not s.outs and s.owner is None)

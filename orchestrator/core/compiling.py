@@ -20,6 +20,7 @@ from orchestrator.core.definition import (
     run_timeout,
 )
 from orchestrator.core.document import Edge as DocumentEdge
+from orchestrator.core.errors import InvariantBroken
 from orchestrator.core.expressions import Program, compile_expression, compile_template
 from orchestrator.core.graph import longest_remaining
 
@@ -56,6 +57,9 @@ def compile_workflow(
         )
         for key in keys
     )
+    undo = _compensations(document, value, first=len(keys))
+    steps += undo
+    by_key |= {step.key: step.position for step in undo}
     timeout, clock = run_timeout(document)
     return CompiledWorkflow(
         name=document.name,
@@ -70,6 +74,70 @@ def compile_workflow(
         signals=_signals(document),
         input_schema=document.input,
         pins=dict(pins),
+    )
+
+
+COMPENSATION_QUEUE = "compensation"
+UNDO = "undo:"
+"""What the key of a compensation starts with; no key of a document can."""
+
+
+def _compensations(
+    document: Document, value: Mapping[str, Any], *, first: int
+) -> tuple[StepPlan, ...]:
+    """One hidden step for each ``compensate`` block, behind the document's own steps."""
+    wanted = [key for key, step in document.steps.items() if step.compensate is not None]
+    positions = {key: place for place, key in enumerate(document.steps)}
+    return tuple(
+        _compensation(
+            document,
+            key,
+            config=value["steps"][key]["compensate"],
+            position=first + n,
+            undoes=positions[key],
+        )
+        for n, key in enumerate(wanted)
+    )
+
+
+def _compensation(
+    document: Document,
+    key: str,
+    *,
+    config: Mapping[str, Any],
+    position: int,
+    undoes: int,
+) -> StepPlan:
+    block = document.steps[key].compensate
+    if block is None:
+        raise InvariantBroken(f"step {key} has no compensate block")
+    timeout = effective_timeout(document.steps[key], document.defaults)
+    return StepPlan(
+        position=position,
+        key=UNDO + key,
+        type="tool",
+        queue=COMPENSATION_QUEUE,
+        config={"type": "tool", **config},
+        ins=(),
+        outs=(),
+        join=Join.ALL,
+        join_count=1,
+        late_cancel=False,
+        when=None,
+        optional=False,
+        input=compile_template(config["input"], names=None) if "input" in config else None,
+        merge=compiled.Merge(kind="nested"),
+        timeout_s=timeout.total_seconds() if timeout else PARKING_TIMEOUT_S,
+        child_timeout_s=None,
+        retry=effective_retry(block, document.defaults),
+        fallback=None,
+        owner=None,
+        on_error="fail",
+        for_each=None,
+        repeat=None,
+        effect_key=compile_template(block.effect.key, names=None) if block.effect else None,
+        rank=1,
+        undoes=undoes,
     )
 
 
@@ -137,6 +205,7 @@ def _step(  # noqa: PLR0913 - one row of a table, each cell has its own source
         repeat=_repeat(step),
         effect_key=compile_template(step.effect.key, names=None) if step.effect else None,
         rank=rank,
+        irreversible=step.irreversible,
     )
 
 

@@ -51,11 +51,15 @@ class Decision:
     for; ``carried``: READY ones a canvas of the worker's own message brings;
     ``covers``: (owner, fallback) pairs whose fallback's output now stands for the owner's;
     ``failed``: steps that failed without running (condition errors), with their errors;
-    ``again``: failed steps (with a row) that are READY once more; ``excused``: optional ones whose
-    failure counts as skipped;
+    ``again``: steps with a row that are READY once more; ``excused``: steps with a row that count
+    as skipped, optional ones that failed or reopened ones that nothing reaches;
+    ``reopened``: steps with a row that a repair made BLOCKED again (those that are READY or skipped
+    by the same decision too); ``loops_again``: for_each steps that a repair set to work again with
+    the items of ``reopened_items``, and no others;
     ``cancelled``: steps with a row that were cancelled (``cancel_items``: loops whose open items
     were too); ``loops_done``: for_each steps to close by a follow-up decision once item rows are
-    written; ``run_state`` and ``waiting_for``: where the run stands after it.
+    written; ``undoing`` and ``undone``: finished steps whose compensation starts, or has
+    succeeded; ``run_state`` and ``waiting_for``: where the run stands after it.
     """
 
     snapshot: Snapshot
@@ -70,9 +74,14 @@ class Decision:
     failed: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     again: list[int] = field(default_factory=list)
     excused: list[int] = field(default_factory=list)
+    reopened: list[int] = field(default_factory=list)
+    loops_again: list[int] = field(default_factory=list)
+    reopened_items: list[Ref] = field(default_factory=list)
     cancelled: list[int] = field(default_factory=list)
     cancel_items: list[int] = field(default_factory=list)
     loops_done: list[int] = field(default_factory=list)
+    undoing: list[int] = field(default_factory=list)
+    undone: list[int] = field(default_factory=list)
     events: list[EventDraft] = field(default_factory=list)
 
     @property
@@ -98,6 +107,8 @@ class Decision:
             or self.cancelled
             or self.cancel_items
             or self.loops_done
+            or self.undoing
+            or self.undone
             or (subject is not None and (subject.wake_after is not None or subject.again))
             or (subject is not None and subject.loop_total is not None)
             or any(ref.item is not None for ref in (*self.ready, *self.dispatch))

@@ -16,7 +16,7 @@ from orchestrator.core.decision import Decision, Ref, Subject
 from orchestrator.core.errors import ErrorClass, InvariantBroken, StateConflict, StepError
 from orchestrator.core.propagation import Conditions, Turn
 from orchestrator.core.settling import Fact
-from orchestrator.core.snapshot import ENDED, QUEUED, Code, Snapshot, Verdict
+from orchestrator.core.snapshot import QUEUED, Code, Snapshot, Verdict
 from orchestrator.core.states import RunState, StepState
 
 
@@ -25,16 +25,27 @@ def begin(workflow: CompiledWorkflow, conditions: Conditions) -> Decision:
     fresh = Snapshot.fresh(len(workflow.steps), len(workflow.edges))
     turn = Turn(workflow, fresh, conditions)
     turn.enter()
-    admission.admit(workflow, turn.decision, None)
+    decision = _concluded(turn)
+    if decision.run_state is RunState.RUNNING:
+        decision.run_state = RunState.PENDING
+    return decision
+
+
+def _concluded(turn: Turn, lane: Lane | None = None, *, near: int | None = None) -> Decision:
+    """Choose what starts, and say where the run stands; a run that fails starts to be undone."""
+    decision = turn.decision
+    admission.admit(turn.workflow, decision, lane, near=near)
     turn.stand()
-    if turn.decision.run_state is RunState.RUNNING:
-        turn.decision.run_state = RunState.PENDING
-    return turn.decision
+    if decision.undoing:
+        admission.admit(turn.workflow, decision, lane if decision.claim is None else None)
+    return decision
 
 
 def claim(workflow: CompiledWorkflow, snapshot: Snapshot, ref: Ref) -> Decision | None:
     """A worker asks for this step; None when it is not READY or the run starts nothing now."""
-    if snapshot.paused or snapshot.verdict is not None or not _is_ready(snapshot, ref):
+    if snapshot.paused or not _is_ready(snapshot, ref):
+        return None
+    if snapshot.verdict is not None and workflow.steps[ref.position].undoes is None:
         return None
     decision = Decision(snapshot=snapshot.copy())
     admission.start(decision.snapshot, ref)
@@ -68,10 +79,10 @@ def settle(
         settling.move_step(turn, step, fact.ref, move)
     else:
         settling.move_item(turn, step, fact.ref, move)
-    if not turn.decision.loops_done:  # else ``close_loop`` follows, and chooses what starts
-        admission.admit(workflow, turn.decision, lane, near=fact.ref.position)
-    turn.stand()
-    return turn.decision
+    if turn.decision.loops_done:  # ``close_loop`` follows, and chooses what starts
+        turn.stand()
+        return turn.decision
+    return _concluded(turn, lane, near=fact.ref.position)
 
 
 def close_loop(
@@ -104,9 +115,7 @@ def close_loop(
     else:
         turn.complete(position, items=loop.total, failed=loop.failed)
         turn.decision.subject = Subject(ref=Ref(position), to=StepState.COMPLETED)
-    admission.admit(workflow, turn.decision, lane, near=position)
-    turn.stand()
-    return turn.decision
+    return _concluded(turn, lane, near=position)
 
 
 def wake(
@@ -125,9 +134,7 @@ def wake(
         return None
     turn.decision.subject = Subject(ref=ref, to=StepState.READY)
     turn.emit("step.ready", ref)
-    admission.admit(workflow, turn.decision, None)
-    turn.stand()
-    return turn.decision
+    return _concluded(turn)
 
 
 def _wake_item(snapshot: Snapshot, ref: Ref, *, retries: bool) -> bool:
@@ -149,9 +156,7 @@ def redispatch(workflow: CompiledWorkflow, snapshot: Snapshot, stale: list[Ref])
     turn = Turn(workflow, snapshot, _NoConditions())
     for ref in stale:
         admission.unqueue(turn.snapshot, ref)
-    admission.admit(workflow, turn.decision, None)
-    turn.stand()
-    return turn.decision
+    return _concluded(turn)
 
 
 def pause(workflow: CompiledWorkflow, snapshot: Snapshot, *, reason: str) -> Decision:
@@ -162,8 +167,7 @@ def pause(workflow: CompiledWorkflow, snapshot: Snapshot, *, reason: str) -> Dec
     turn = Turn(workflow, snapshot, _NoConditions())
     turn.snapshot.paused = True
     turn.emit("run.paused", None, reason=reason)
-    turn.stand()
-    return turn.decision
+    return _concluded(turn)
 
 
 def resume(workflow: CompiledWorkflow, snapshot: Snapshot, *, reason: str) -> Decision:
@@ -180,9 +184,7 @@ def resume(workflow: CompiledWorkflow, snapshot: Snapshot, *, reason: str) -> De
         turn.emit("step.ready", Ref(position))
     turn.snapshot.held = []
     _forget_messages(turn.snapshot)
-    admission.admit(workflow, turn.decision, None)
-    turn.stand()
-    return turn.decision
+    return _concluded(turn)
 
 
 def _forget_messages(snapshot: Snapshot) -> None:
@@ -201,22 +203,21 @@ def cancel(workflow: CompiledWorkflow, snapshot: Snapshot, *, reason: str) -> De
     error = StepError(error_class=ErrorClass.CANCELLED, message=reason or "cancelled").as_json()
     turn = Turn(workflow, snapshot, _NoConditions())
     turn.drain(Verdict(RunState.CANCELLED, error=error))
-    turn.stand()
-    return turn.decision
+    return _concluded(turn)
 
 
-def time_out(workflow: CompiledWorkflow, snapshot: Snapshot, *, message: str) -> Decision:
-    """The run's own time is over: everything ends now, running bodies lose their fence."""
+def time_out(workflow: CompiledWorkflow, snapshot: Snapshot, *, message: str) -> Decision | None:
+    """The run's own time is over: everything ends now, running bodies lose their fence, except
+    those with an effect, which end by their own time limit. None when nothing is left to end."""
     error = StepError(error_class=ErrorClass.TIMEOUT, message=message).as_json()
     turn = Turn(workflow, snapshot, _NoConditions())
     if turn.snapshot.verdict is None:
         turn.drain(Verdict(RunState.TIMED_OUT, error=error), at_once=True)
     else:
-        for position, code in enumerate(turn.snapshot.codes):
-            if code & ~QUEUED not in ENDED:
-                turn.cancel(position, reason="run_timed_out")
-    turn.stand()
-    return turn.decision
+        turn.end_stragglers()
+        if not (turn.decision.cancelled or turn.decision.cancel_items):
+            return None
+    return _concluded(turn)
 
 
 def _refuse_ending(snapshot: Snapshot) -> None:

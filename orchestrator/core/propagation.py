@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from orchestrator.core import saga
 from orchestrator.core.compiled import CompiledWorkflow, Edge, Join, On, StepPlan
 from orchestrator.core.decision import Decision, EventDraft, Ref
 from orchestrator.core.errors import ConditionError, ErrorClass, StepError
@@ -82,7 +83,7 @@ class Turn:
 
     def enter(self) -> None:
         """Consider the steps without needs."""
-        self._touched = [s.position for s in reversed(self.workflow.steps) if not s.ins]
+        self._touched = [s.position for s in reversed(self.workflow.forward) if not s.ins]
         self._spread()
 
     # -- ends of steps -------------------------------------------------------------------------
@@ -94,6 +95,11 @@ class Turn:
         step = self.workflow.steps[position]
         self.assign(position, Code.COMPLETED)
         self.emit("step.completed", Ref(position), **payload)
+        if step.undoes is not None:
+            self.assign(step.undoes, Code.COMPENSATED)
+            self.decision.undone.append(step.undoes)
+            self.emit("compensation.completed", Ref(step.undoes))
+            return
         self._drop_fallback(step)
         self._leave(step, On.COMPLETED, routes)
         owner = step.owner
@@ -110,6 +116,9 @@ class Turn:
         step = self.workflow.steps[position]
         self.assign(position, Code.TIMED_OUT if timed_out else Code.FAILED)
         self.emit("step.timed_out" if timed_out else "step.failed", Ref(position), error=error)
+        if step.undoes is not None:
+            self.emit("compensation.failed", Ref(step.undoes), error=error)
+            return
         self._hand_over(step, error)
         self._spread()
 
@@ -121,6 +130,8 @@ class Turn:
     def _skip(self, step: StepPlan, reason: str) -> None:
         self.assign(step.position, Code.SKIPPED)
         self.emit("step.skipped", Ref(step.position), reason=reason)
+        if self._had_row(step.position):
+            self.decision.excused.append(step.position)
         self._drop_fallback(step)
         self._leave(step, On.SKIPPED, None)
 
@@ -219,6 +230,7 @@ class Turn:
             return
         shape = StepError(error_class=ErrorClass.CONDITION_ERROR, message=str(error)).as_json()
         self.assign(position, Code.FAILED)
+        self._had_row(position)
         self.snapshot.barred.append(position)
         self.decision.failed.append((position, shape))
         self.emit("step.failed", Ref(position), error=shape)
@@ -268,10 +280,20 @@ class Turn:
                 self._skip(step, "condition_false")
                 return False
         self.assign(step.position, Code.READY)
-        self.decision.ready.append(Ref(step.position))
+        if self._had_row(step.position):
+            self.decision.again.append(step.position)
+        else:
+            self.decision.ready.append(Ref(step.position))
         self.emit("step.ready", Ref(step.position))
         if step.late_cancel:
             self._cancel_late_branches(step)
+        return True
+
+    def _had_row(self, position: int) -> bool:
+        """Whether a repair made the step BLOCKED, so that it has a row; BLOCKED no more."""
+        if position not in self.snapshot.reopened:
+            return False
+        self.snapshot.reopened.remove(position)
         return True
 
     def _admit_again(self, step: StepPlan) -> bool:
@@ -315,11 +337,20 @@ class Turn:
         self.snapshot.verdict = verdict
         self.snapshot.paused = False
         self.decision.ready.clear()
-        for step in self.workflow.steps:
+        for step in self.workflow.forward:
             code = self.snapshot.code(step.position)
-            if code in ENDED or (code == Code.RUNNING and not at_once):
+            if code in ENDED or code == Code.WAIT_REVIEW:
+                continue  # an effect in doubt is settled first: what is unknown cannot be undone
+            if code == Code.RUNNING and not (at_once and step.effect_key is None):
                 continue
             self.cancel(step.position, reason="run_ending", at_once=at_once)
+
+    def end_stragglers(self) -> None:
+        """The run was ending and its time is over: bodies without an effect lose their fence."""
+        for step in self.workflow.forward:
+            code = self.snapshot.code(step.position)
+            if code not in ENDED and code != Code.WAIT_REVIEW and step.effect_key is None:
+                self.cancel(step.position, reason="run_timed_out")
 
     def cancel(self, position: int, *, reason: str, at_once: bool = True) -> None:
         """End one step that has not ended. A running body loses its fence; its result is late."""
@@ -334,14 +365,14 @@ class Turn:
         was_ready_now = Ref(position) in self.decision.ready
         if was_ready_now:
             self.decision.ready.remove(Ref(position))
-        if code != Code.BLOCKED:
+        if code != Code.BLOCKED or self._had_row(position):
             self.decision.cancelled.append(position)
             self.emit("step.cancelled", Ref(position), reason=reason)
 
     def _cancel_loop(self, position: int, *, at_once: bool) -> None:
         loop = self.snapshot.loops[position]
         self.decision.cancel_items.append(position)
-        loop.ready, loop.queued, loop.waits, loop.retrying = [], [], {}, 0
+        loop.ready, loop.queued, loop.again, loop.waits, loop.retrying = [], [], [], {}, 0
         if at_once:
             self.snapshot.running -= loop.running
             loop.running = 0
@@ -357,7 +388,7 @@ class Turn:
         decision, snapshot = self.decision, self.snapshot
         active, waits = self._census()
         if snapshot.verdict is not None:
-            state = RunState.RUNNING if active else RunState(snapshot.verdict.state)
+            state = self._stand_at_the_end(active, waits)
         elif snapshot.paused:
             state = RunState.PAUSED
         elif active:
@@ -367,6 +398,35 @@ class Turn:
         else:
             state = RunState.COMPLETED
         decision.run_state = state
+
+    def _stand_at_the_end(self, active: int, waits: set[tuple[int, str]]) -> RunState:
+        """The run has a verdict: bodies finish, what is in doubt is settled, then it is undone."""
+        verdict, decision = self.snapshot.verdict, self.decision
+        undoing = saga.has_begun(self.workflow, self.snapshot)
+        if (active or waits) and not undoing:
+            decision.waiting_for = "" if active else min(waits)[1]
+            return RunState.RUNNING if active else RunState.WAITING
+        if verdict is None or verdict.state == RunState.COMPLETED:
+            return RunState.COMPLETED
+        for position in saga.due(self.workflow, self.snapshot):
+            self._undo(position)
+            active += 1
+        if active or waits:
+            decision.waiting_for = "" if active else min(waits)[1]
+            return RunState.COMPENSATING
+        return RunState(verdict.state)
+
+    def _undo(self, position: int) -> None:
+        """Start the compensation at ``position``: what was done after it has been undone."""
+        undone = self.workflow.steps[position].undoes
+        if undone is None:
+            return
+        self.assign(position, Code.READY)
+        self.assign(undone, Code.COMPENSATING)
+        self.decision.ready.append(Ref(position))
+        self.decision.undoing.append(undone)
+        self.emit("compensation.started", Ref(undone))
+        self.emit("step.ready", Ref(position))
 
     def _census(self) -> tuple[int, set[tuple[int, str]]]:
         """How many steps and items are ready, running or retrying; and what is waited for."""

@@ -129,14 +129,15 @@ def next_move(turn: Turn, step: StepPlan, fact: Fact) -> Move:
         case Failed():
             return _after_failure(turn, step, fact, outcome)
         case Waiting() | StartChild() | Expanded():
-            return _stay(turn, outcome)
+            return _stay(turn, step, outcome)
         case _:
             assert_never(outcome)
 
 
-def _stay(turn: Turn, outcome: Waiting | StartChild | Expanded) -> Move:
+def _stay(turn: Turn, step: StepPlan, outcome: Waiting | StartChild | Expanded) -> Move:
     """Not done, and no body runs: the step waits, or its items do the work."""
-    if turn.snapshot.verdict is not None:
+    in_doubt = isinstance(outcome, Waiting) and outcome.kind == "review"
+    if turn.snapshot.verdict is not None and step.undoes is None and not in_doubt:
         return _Stop()
     match outcome:
         case Waiting():
@@ -180,7 +181,8 @@ def _after_failure(turn: Turn, step: StepPlan, fact: Fact, outcome: Failed) -> M
         jitter=fact.jitter,
         retry_after=outcome.retry_after,
     )
-    if delay is not None and turn.snapshot.verdict is None:
+    goes_on = turn.snapshot.verdict is None or step.undoes is not None
+    if delay is not None and goes_on:
         return _Retry(error.as_json(), delay)
     return _GiveUp(error.as_json(), timed_out=error.error_class is ErrorClass.TIMEOUT)
 
@@ -286,7 +288,7 @@ def _close_when_over(turn: Turn, step: StepPlan, loop: Loop) -> None:
     if loop.live or turn.snapshot.code(step.position) != Code.LOOPING:
         return
     lost = step.for_each is not None and admission.is_lost(step.for_each.min_success, loop)
-    if loop.released == loop.total or lost:
+    if loop.all_released or lost:
         turn.decision.loops_done.append(step.position)
 
 

@@ -78,7 +78,8 @@ class Mark(IntEnum):
 @dataclass(slots=True)
 class Loop:
     """Counters of one for_each at work. ``ready`` and ``queued`` list item indexes; the rest are
-    counts. ``released`` items are always the first so many."""
+    counts. ``released`` items are always the first so many, less those that a repair holds ready
+    to be released ``again``."""
 
     total: int
     released: int = 0
@@ -89,11 +90,17 @@ class Loop:
     ready: list[int] = field(default_factory=list)
     queued: list[int] = field(default_factory=list)
     waits: dict[str, int] = field(default_factory=dict)
+    again: list[int] = field(default_factory=list)
 
     @property
     def live(self) -> int:
         """Items released and not ended."""
-        return self.released - self.ok - self.failed
+        return self.released - self.ok - self.failed - len(self.again)
+
+    @property
+    def all_released(self) -> bool:
+        """Whether no item is left to be released."""
+        return self.released == self.total and not self.again
 
     @property
     def waiting(self) -> int:
@@ -116,7 +123,8 @@ class Snapshot:
     """The compact state, unpacked.
 
     ``held`` are failed steps whose policy paused the run; ``barred`` are steps that failed on a
-    condition before they could start: they are never started, not even by a resume.
+    condition before they could start: they are never started, not even by a resume. ``reopened``
+    are steps that a repair made BLOCKED again: they have a row from before.
     """
 
     codes: bytearray
@@ -126,6 +134,7 @@ class Snapshot:
     loops: dict[int, Loop] = field(default_factory=dict)
     held: list[int] = field(default_factory=list)
     barred: list[int] = field(default_factory=list)
+    reopened: list[int] = field(default_factory=list)
     warnings: list[dict[str, Any]] = field(default_factory=list)
     verdict: Verdict | None = None
 
@@ -136,7 +145,8 @@ class Snapshot:
 
     def copy(self) -> Snapshot:
         """An independent copy for a planner to change."""
-        if not (self.loops or self.held or self.barred or self.warnings or self.verdict):
+        extras = (self.loops, self.held, self.barred, self.reopened, self.warnings, self.verdict)
+        if not any(extras):
             return Snapshot(bytearray(self.codes), bytearray(self.marks), self.running, self.paused)
         return unpack(self.pack())
 
@@ -167,6 +177,7 @@ class Snapshot:
             "loops": {str(p): asdict(loop) for p, loop in self.loops.items()},
             "held": self.held,
             "barred": self.barred,
+            "reopened": self.reopened,
             "warnings": self.warnings,
             "verdict": asdict(self.verdict) if self.verdict else None,
         }
@@ -197,6 +208,7 @@ def _unpack_extras(snapshot: Snapshot, extras: dict[str, Any]) -> None:
     snapshot.loops = {int(p): Loop(**loop) for p, loop in extras.get("loops", {}).items()}
     snapshot.held = extras.get("held", [])
     snapshot.barred = extras.get("barred", [])
+    snapshot.reopened = extras.get("reopened", [])
     snapshot.warnings = extras.get("warnings", [])
     if "verdict" in extras:
         snapshot.verdict = Verdict(**extras["verdict"])

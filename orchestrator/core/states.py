@@ -81,6 +81,23 @@ STEP_MOVES: dict[StepState, frozenset[StepState]] = {
     _S.COMPENSATED: frozenset(),
 }
 
+# What a repair may do beside that, and nothing else may: FORMAT section 4, Repair. An operator
+# names the run, the step and the reason; the engine proves the rest.
+_REOPENED = frozenset({_R.RUNNING, _R.WAITING, _R.COMPLETED, _R.FAILED, _R.COMPENSATING})
+RUN_REPAIRS: dict[RunState, frozenset[RunState]] = {
+    _R.FAILED: _REOPENED,
+    _R.CANCELLED: _REOPENED,
+}
+_BACK = frozenset({_S.BLOCKED, _S.READY})
+STEP_REPAIRS: dict[StepState, frozenset[StepState]] = {
+    _S.COMPLETED: _BACK,
+    _S.SKIPPED: _BACK,
+    _S.CANCELLED: _BACK | {_S.RUNNING},
+    _S.FAILED: _BACK | {_S.RUNNING, _S.SKIPPED},  # running: a for_each with items to do again
+    _S.TIMED_OUT: _BACK | {_S.RUNNING, _S.SKIPPED},
+    _S.RETRYING: frozenset({_S.SKIPPED}),
+}
+
 
 def may_move_run(old: RunState, new: RunState) -> bool:
     """Whether a run may go from ``old`` to ``new``; staying is always allowed, except at an end."""
@@ -90,3 +107,13 @@ def may_move_run(old: RunState, new: RunState) -> bool:
 def may_move_step(old: StepState, new: StepState) -> bool:
     """Whether a step may go from ``old`` to ``new``."""
     return new in STEP_MOVES[old]
+
+
+def may_repair_run(old: RunState, new: RunState) -> bool:
+    """Whether a repair may take a run from ``old`` to ``new``."""
+    return may_move_run(old, new) or new in RUN_REPAIRS.get(old, frozenset())
+
+
+def may_repair_step(old: StepState, new: StepState) -> bool:
+    """Whether a repair may take a step, or an item, from ``old`` to ``new``."""
+    return may_move_step(old, new) or new in STEP_REPAIRS.get(old, frozenset())

@@ -66,8 +66,11 @@ def _record_failure(
         attempts.record_attempt(row, outcome=word, error=error)
     if subject.to not in _ENDS or outcome.error.error_class in _NO_DEAD_LETTER:
         return
+    step = change.workflow.steps[row.position]
     reason = "exhausted"
-    if lost:
+    if step.undoes is not None:
+        reason = "compensation"
+    elif lost:
         reason = "quarantined"
     elif outcome.error.error_class.value not in change.workflow.steps[row.position].retry.on:
         reason = "permanent"

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from orchestrator.conf import engine_settings
+from orchestrator.core import saga
 from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import Decision
 from orchestrator.core.errors import ConditionError, ErrorClass, StepError
 from orchestrator.core.states import RunState
 from orchestrator.engine.values import Values
-from orchestrator.models import outbox_rows, rows, timer_rows
+from orchestrator.models import attempts, outbox_rows, rows, timer_rows
 from orchestrator.models.rows import RunRow
 
 SUCCEEDED = "succeeded"
@@ -48,7 +49,12 @@ def final_words(decision: Decision, values: Values, *, subject_cost: int | None)
             event["step"] = verdict.step
     if outcome:
         event["outcome"] = outcome
+    compensation = ""
+    if decision.run_state is not RunState.COMPLETED:
+        compensation = saga.verdict(values.workflow, snapshot)
+        event["compensation"] = compensation
     return {
+        "compensation": compensation,
         "output": output,
         "error": error,
         "outcome": outcome,
@@ -84,7 +90,8 @@ def _summary(values: Values, decision: Decision, subject_cost: int | None) -> di
     for draft in decision.events:
         counts[draft.type] = counts.get(draft.type, 0) + 1
         if draft.type == "step.completed" and draft.ref and draft.ref.item is None:
-            history.route.append(values.workflow.steps[draft.ref.position].key)
+            step = values.workflow.steps[draft.ref.position]
+            history.route.extend([step.key] if step.undoes is None else [])
     cost = history.cost_microusd + (subject_cost or 0)
     return {
         "route": history.route[:MAX_ROUTE],
@@ -103,6 +110,9 @@ def tell(run: RunRow, workflow: CompiledWorkflow, decision: Decision) -> list[in
     Runs that ask nobody tell no subscriber: it would cost each of them a transaction for nothing.
     """
     posted = []
+    left = saga.left_over(workflow, decision.snapshot)
+    if left and decision.run_state is not RunState.COMPLETED:
+        attempts.left_over(run.id, [step.position for step in left])
     timer_rows.drop_run_timers(run.id)
     if run.parent_id is not None:
         payload = {"parent": str(run.parent_id), "parent_step": str(run.parent_step)}

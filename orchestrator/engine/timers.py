@@ -121,5 +121,7 @@ def _end(run_id: UUID) -> bool:
         clock = "by the clock" if workflow.timeout_is_wall else "of working time"
         message = f"the run took longer than {workflow.timeout_s:g} s {clock}"
         decision = planning.time_out(workflow, run.snapshot, message=message)
+        if decision is None:
+            return False
         apply_control(run, decision, actor="system:timeout")
     return True

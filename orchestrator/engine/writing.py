@@ -183,6 +183,10 @@ def write_beside(change: Change, values: Values) -> None:
     for owner, fallback in decision.covers:
         key = workflow.steps[fallback].key
         step_moves.cover(run.id, owner, key, values.output(fallback))
+    if decision.undoing:
+        step_moves.move_finished(run.id, decision.undoing, old="completed", new="compensating")
+    if decision.undone:
+        step_moves.move_finished(run.id, decision.undone, old="compensating", new="compensated")
     if decision.excused:
         step_moves.excuse(run.id, decision.excused)
     _mark_known_rows(change)

@@ -32,6 +32,21 @@ def record_late(step_id: UUID, *, fence: int, worker: str, evidence: Any) -> Non
     )
 
 
+def left_over(run_id: UUID, positions: list[int]) -> None:
+    """Irreversible steps of a run that failed: each is a task for a person."""
+    execute(
+        "INSERT INTO orchestrator_deadletter (step_id, run_id, tenant, workflow, service, reason,"
+        " error, attempts, created_at)"
+        " SELECT s.id, s.run_id, r.tenant, r.workflow, '', 'irreversible',"
+        " jsonb_build_object('class', 'permanent', 'message',"
+        "   'the run failed and this step cannot be undone: a person has to settle it'),"
+        " s.attempt, orchestrator_now() FROM orchestrator_step s"
+        " JOIN orchestrator_run r ON r.id = s.run_id"
+        " WHERE s.run_id = %s AND s.position = ANY(%s) AND s.scope = ''",
+        [run_id, positions],
+    )
+
+
 def dead_letter(step_id: UUID, *, service: str, reason: str, error: Any) -> None:
     """The step gave up: list it, with its reason and the attempts it took."""
     execute(

@@ -226,7 +226,8 @@ def read_summary(run_id: UUID) -> HistorySummary:
         cursor.execute(
             "SELECT (SELECT coalesce(array_agg(step ORDER BY seq), '{}') FROM ("
             "   SELECT step, seq FROM orchestrator_event WHERE run_id = r.id"
-            "   AND type = 'step.completed' AND step NOT LIKE '%%[%%' ORDER BY seq LIMIT 100) c),"
+            "   AND type = 'step.completed' AND step NOT LIKE '%%[%%'"
+            "   AND step NOT LIKE 'undo:%%' ORDER BY seq LIMIT 100) c),"
             " (SELECT coalesce(jsonb_object_agg(type, n), '{}') FROM ("
             "   SELECT type, count(*) n FROM orchestrator_event WHERE run_id = r.id"
             "   GROUP BY type) t), r.cost_microusd FROM orchestrator_run r WHERE r.id = %s",

@@ -37,6 +37,7 @@ class Run(models.Model):
     ``deadline_at`` is when the run's own time ends: ``time_limit`` by the clock on the wall when
     ``time_is_wall``, else of working time, and then null while the run waits or is paused.
     ``worked`` is the working time before ``working_since``.
+    ``compensation``: none, full or partial, once a run has not completed.
     ``cost_microusd`` covers known prices only; ``cost_unknown`` says some price was unknown.
     """
 
@@ -54,6 +55,7 @@ class Run(models.Model):
     output = models.JSONField(null=True)
     error = models.JSONField(null=True)
     outcome = models.TextField(default="", blank=True)
+    compensation = models.TextField(default="", blank=True, db_default="")
     warnings = models.JSONField(default=list)
     context = models.JSONField(null=True)
     trigger = models.JSONField(default=dict)

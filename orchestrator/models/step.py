@@ -115,7 +115,7 @@ class DeadLetter(models.Model):
     tenant = models.TextField()
     workflow = models.TextField()
     service = models.TextField(blank=True)
-    reason = models.TextField()  # exhausted, permanent, quarantined
+    reason = models.TextField()  # exhausted, permanent, quarantined, compensation, irreversible
     error = models.JSONField()
     attempts = models.PositiveIntegerField()
     created_at = models.DateTimeField()

@@ -61,6 +61,15 @@ def insert_failed(*, run_id: UUID, step: StepPlan, error: Any) -> None:
     )
 
 
+def move_finished(run_id: UUID, positions: list[int], *, old: str, new: str) -> None:
+    """Finished steps whose compensation starts (``completed`` to ``compensating``) or succeeded."""
+    execute(
+        "UPDATE orchestrator_step SET state = %s"
+        " WHERE run_id = %s AND position = ANY(%s) AND scope = '' AND state = %s",
+        [new, run_id, positions, old],
+    )
+
+
 def cover(run_id: UUID, owner: int, fallback_key: str, output: Any) -> None:
     """The fallback's output stands for its owner's, which keeps its own state."""
     execute(

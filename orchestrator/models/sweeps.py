@@ -107,7 +107,7 @@ def stale_ready(*, after_s: float, empty_queues: list[str], limit: int) -> list[
         for row in _rows(
             "SELECT s.run_id, s.position, s.index, s.queue FROM orchestrator_step s"
             " JOIN orchestrator_run r ON r.id = s.run_id"
-            " WHERE s.state = 'ready' AND r.state IN ('pending', 'running')"
+            " WHERE s.state = 'ready' AND r.state IN ('pending', 'running', 'compensating')"
             " AND coalesce(s.dispatched_at, s.ready_at) < orchestrator_now()"
             "   - make_interval(secs => CASE WHEN s.queue = ANY(%s) THEN %s"
             "       ELSE least(%s * power(2, least(s.n_dispatched, 6)), 60) END)"
@@ -133,7 +133,7 @@ def overdue_runs(limit: int) -> list[UUID]:
         run_id
         for (run_id,) in _rows(
             "SELECT id FROM orchestrator_run WHERE deadline_at <= orchestrator_now()"
-            " AND state IN ('pending', 'running', 'waiting', 'paused', 'compensating')"
+            " AND state IN ('pending', 'running', 'waiting', 'paused')"
             " ORDER BY deadline_at LIMIT %s",
             [limit],
         )

@@ -44,6 +44,8 @@ BEGIN
         error = CASE WHEN p_end IS NULL THEN r.error ELSE nullif(p_end -> 'error', 'null') END,
         outcome = CASE WHEN p_end IS NULL THEN r.outcome ELSE p_end ->> 'outcome' END,
         warnings = CASE WHEN p_end IS NULL THEN r.warnings ELSE p_end -> 'warnings' END,
+        compensation = CASE WHEN p_end IS NULL THEN r.compensation
+                            ELSE coalesce(p_end ->> 'compensation', '') END,
         cost_microusd = r.cost_microusd + coalesce((p_subject ->> 'cost')::bigint, 0),
         cost_unknown = r.cost_unknown OR coalesce((p_subject ->> 'cost_unknown')::boolean, false),
         tokens_in = r.tokens_in + coalesce((p_subject ->> 'tokens_in')::bigint, 0),
