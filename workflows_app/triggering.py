@@ -66,13 +66,19 @@ def read_traceparent(header: str | None) -> str:
 
 
 def start(
-    principal: Principal, name: str, body: Any, *, key: str, traceparent: str = ""
+    principal: Principal,
+    name: str,
+    body: Any,
+    *,
+    key: str,
+    traceparent: str = "",
+    trigger: str = "api",
 ) -> Started:
     """Start a run of ``name`` once for this key. One transaction: run and key, or neither.
 
     The same key and body again find the first start. Raises NotFound (no such workflow),
     ``KeyInFlight``, InvalidRequest (body, key reused, unknown version, input breaks the schema);
-    none of these uses up the key.
+    none of these uses up the key. ``trigger`` is the type that the run shows.
     """
     fingerprint = hashlib.sha256(canonical_json(body)).hexdigest()
     with transaction.atomic():
@@ -80,7 +86,8 @@ def start(
         earlier = _earlier(principal.tenant, name, key)
         if earlier is not None:
             return _again(earlier, fingerprint)
-        answer = _begin(principal, name, StartBody.read(body), traceparent)
+        wanted = StartBody.read(body)
+        answer = _begin(principal, name, wanted, trigger=trigger, traceparent=traceparent)
         StartKey.objects.create(
             tenant=principal.tenant,
             workflow=name,
@@ -121,7 +128,9 @@ def _again(earlier: StartKey, fingerprint: str) -> Started:
     return Started(answer=earlier.answer, replayed=True)
 
 
-def _begin(principal: Principal, name: str, body: StartBody, traceparent: str) -> dict[str, Any]:
+def _begin(
+    principal: Principal, name: str, body: StartBody, *, trigger: str, traceparent: str
+) -> dict[str, Any]:
     version = live_version(principal.tenant, name, body.version)
     if body.workflow_type not in (None, name):
         raise _bad_field("workflow_type", f"must be {name!r}, as in the address, or left out.")
@@ -134,7 +143,7 @@ def _begin(principal: Principal, name: str, body: StartBody, traceparent: str) -
         actor=principal.actor,
         correlation_id=body.correlation_id,
         context=body.context,
-        trigger={"type": "api"},
+        trigger={"type": trigger},
         traceparent=traceparent,
     )
     state = Run.objects.values_list("state", flat=True).get(pk=run_id)

@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from orchestrator import engine
-from orchestrator.core.states import RUN_TERMINAL, RunState
+from orchestrator.core.states import RUN_TERMINAL, RUN_WORKING, RunState
 from orchestrator.models import Blueprint, Run
 
 
@@ -25,6 +25,7 @@ class StateFilter(SimpleListFilter):
         del request, model_admin
         return [
             ("open", "Not ended"),
+            ("moving", "Under way, not waiting"),
             ("person", "Waiting for a person"),
             ("failed_lately", "Failed, last 24 h"),
             *((str(state), state.replace("_", " ").capitalize()) for state in RunState),
@@ -38,6 +39,8 @@ class StateFilter(SimpleListFilter):
                 return queryset
             case "open":
                 return queryset.filter(state__in=[s for s in RunState if s not in RUN_TERMINAL])
+            case "moving":
+                return queryset.filter(state__in=sorted(RUN_WORKING))
             case "person":
                 return queryset.filter(state=RunState.WAITING, waiting_for="person")
             case "failed_lately":

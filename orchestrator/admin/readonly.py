@@ -47,6 +47,7 @@ class ReadOnlyPages(Pages[Row]):
     paginator = BoundedPaginator
     show_full_result_count = False
     list_per_page = 50
+    show_facets = admin.ShowFacets.NEVER  # they would count every row there is
     sortable_by = ()
     actions = None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from datetime import datetime
 from typing import Any
 
 from orchestrator import engine
@@ -11,6 +13,7 @@ from orchestrator.engine import RunPicture, StepPicture
 from orchestrator.models import Attempt, Event, Run, Step
 
 EVENTS_SHOWN = 200
+PAYLOAD_SHOWN = 200
 
 
 def run_context(run: Run) -> dict[str, Any]:
@@ -28,7 +31,7 @@ def run_context(run: Run) -> dict[str, Any]:
         "cost": format_money(run.cost_microusd),
         "budget": _budget(picture),
         "steps": [_step_row(step, picture) for step in picture.steps],
-        "events": events[:EVENTS_SHOWN],
+        "events": [event_row(event) for event in events[:EVENTS_SHOWN]],
         "more_events": len(events) > EVENTS_SHOWN,
         "input": json_block(run.input),
         "output": _block(run.output),
@@ -58,6 +61,22 @@ def step_context(run: Run, step: Step) -> dict[str, Any]:
     }
 
 
+def event_row(event: Event) -> dict[str, Any]:
+    """A line of the history, its payload as names and texts."""
+    pairs = [(name, _short(value)) for name, value in event.payload.items()]
+    return {"event": event, "at": _clock(event.at, "%Y-%m-%d %H:%M:%S"), "pairs": pairs}
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= PAYLOAD_SHOWN else text[: PAYLOAD_SHOWN - 1] + "…"
+
+
+def _clock(at: datetime, pattern: str = "%H:%M:%S") -> str:
+    """To the millisecond."""
+    return f"{at.strftime(pattern)}.{at.microsecond // 1000:03d}"
+
+
 def _block(value: Any) -> Any:
     return None if value is None else json_block(value)
 
@@ -76,4 +95,10 @@ def _step_row(step: StepPicture, picture: RunPicture) -> dict[str, Any]:
     cost = "?" if step.cost_microusd is None else ""
     if step.cost_microusd:
         cost = format_money(step.cost_microusd)
-    return {"step": step, "badge": state_badge(step.state, step.label), "took": took, "cost": cost}
+    return {
+        "step": step,
+        "badge": state_badge(step.state, step.label),
+        "started": _clock(step.started_at) if step.started_at else "",
+        "took": took,
+        "cost": cost,
+    }

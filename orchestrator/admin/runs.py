@@ -18,7 +18,7 @@ from orchestrator import engine
 from orchestrator.admin.control import VERBS, RunControl
 from orchestrator.admin.filters import StateFilter, TenantFilter, WorkflowFilter
 from orchestrator.admin.readonly import ReadOnlyPages, state_badge
-from orchestrator.admin.run_page import run_context, step_context
+from orchestrator.admin.run_page import event_row, run_context, step_context
 from orchestrator.core.durations import format_money
 from orchestrator.models import Blueprint, Event, Run, Step
 
@@ -30,8 +30,8 @@ _UNREAD = ("compact", "input", "output", "context", "trigger", "warnings")
 class RunAdmin(RunControl, ReadOnlyPages[Run]):
     """All runs, newest first; a page of its own for each."""
 
-    list_display = ("number", "badge", "what", "started", "took", "cost", "by", "tenant")
-    list_display_links = ("number",)
+    list_display = ("what", "badge", "started", "took", "cost", "tenant")
+    list_display_links = ("what",)
     list_filter = (StateFilter, WorkflowFilter, TenantFilter)
     search_fields = ("id",)
     search_help_text = "The whole id of a run, or a correlation id."
@@ -59,26 +59,27 @@ class RunAdmin(RunControl, ReadOnlyPages[Run]):
 
     # -- columns -------------------------------------------------------------------------------
 
-    @admin.display(description="run")
-    def number(self, run: Run) -> str:
-        """The id."""
-        return str(run.id)
-
     @admin.display(description="state")
     def badge(self, run: Run) -> SafeString:
         """The state in its colour, and what a waiting run waits for."""
         waits = f"waiting: {run.waiting_for}" if run.waiting_for else ""
         return state_badge(run.state, waits)
 
-    @admin.display(description="workflow")
-    def what(self, run: Run) -> str:
-        """Name and version."""
-        return f"{run.workflow} @{run.workflow_version}"
+    @admin.display(description="run")
+    def what(self, run: Run) -> SafeString:
+        """Workflow and version, and the id below."""
+        return format_html(
+            '{} @{}<div class="aside when">{}</div>', run.workflow, run.workflow_version, run.id
+        )
 
     @admin.display(description="started")
     def started(self, run: Run) -> SafeString:
-        """When it was stored, to the second."""
-        return format_html('<span class="when">{}</span>', f"{run.created_at:%Y-%m-%d %H:%M:%S}")
+        """When it was stored, to the second, and by whom."""
+        return format_html(
+            '<span class="when">{}</span><div class="aside">by {}</div>',
+            f"{run.created_at:%Y-%m-%d %H:%M:%S}",
+            run.started_by,
+        )
 
     @admin.display(description="took")
     def took(self, run: Run) -> str:
@@ -91,10 +92,11 @@ class RunAdmin(RunControl, ReadOnlyPages[Run]):
         unknown = "+ ?" if run.cost_unknown else ""
         return format_money(run.cost_microusd) + unknown if run.cost_microusd or unknown else ""
 
-    @admin.display(description="started by")
-    def by(self, run: Run) -> str:
-        """The actor of the start."""
-        return run.started_by
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """The list, under its own name: there is nothing to select here."""
+        return super().changelist_view(request, {"title": "Runs", **(extra_context or {})})
 
     # -- pages ---------------------------------------------------------------------------------
 
@@ -156,7 +158,7 @@ class RunAdmin(RunControl, ReadOnlyPages[Run]):
         context = {
             "title": f"History of {run.workflow} {run.id}",
             "run": run,
-            "events": events,
+            "events": [event_row(event) for event in events],
             "next": events[-1].seq if more else None,
         }
         return self._page(request, "events", context)

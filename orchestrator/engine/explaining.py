@@ -165,8 +165,10 @@ def _distance(span: timedelta) -> str:
 
 
 def length(span: timedelta) -> str:
-    """A duration in at most two units: ``3 d 4 h``, ``12 min``, ``1.4 s``."""
+    """A duration in at most two units: ``3 d 4 h``, ``12 min``, ``1.4 s``, ``23 ms``."""
     seconds = max(0.0, span.total_seconds())
+    if 0 < seconds < 1:
+        return f"{max(1, round(seconds * 1000))} ms"
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes = round(seconds / 60)

@@ -43,6 +43,7 @@ def test_runs_are_narrowed_by_state_workflow_and_tenant(
 
     assert str(other.id) not in listed(boss, state="open")
     assert str(waiting.id) in listed(boss, state="open")
+    assert str(waiting.id) not in listed(boss, state="moving")
     assert str(waiting.id) not in listed(boss, state="person")
     assert str(other.id) in listed(boss, state="cancelled")
     assert str(waiting.id) not in listed(boss, workflow="other")

@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
 
 from workflows_app import publishing
 from workflows_app.admin.confirming import FrozenPages, confirmed
@@ -42,7 +42,7 @@ class WorkflowAdmin(FrozenPages):
     def all_versions(self, workflow: Workflow) -> SafeString:
         """Each as a link, newest first."""
         return format_html_join(
-            format_html("<br>"),
+            mark_safe("<br>"),
             '<a href="{}">{}</a> {}{}',
             (
                 (

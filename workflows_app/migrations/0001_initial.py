@@ -60,7 +60,7 @@ class Migration(migrations.Migration):
                 ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='tokens', to='workflows_app.tenant')),
             ],
             options={
-                'ordering': ['-id'],
+                'ordering': ['-id'], 'verbose_name': 'API token',
             },
         ),
         migrations.CreateModel(

@@ -44,7 +44,8 @@ class Command(BaseCommand):
                 body[field] = options[option]
         try:
             key = triggering.read_key(options["key"] or str(uuid4()))
-            started = triggering.start(operator(tenant_of(options)), options["name"], body, key=key)
+            principal = operator(tenant_of(options))
+            started = triggering.start(principal, options["name"], body, key=key, trigger="command")
         except OrchestratorError as error:
             raise refused(error) from error
         again = " (the key had started it before)" if started.replayed else ""
