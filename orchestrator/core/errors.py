@@ -24,6 +24,18 @@ class ErrorClass(StrEnum):
     MIN_SUCCESS = "min_success"
 
 
+MAX_MESSAGE = 4000
+
+
+def storable(text: str) -> str:
+    """The text as JSON and PostgreSQL can hold it: no NUL, no half surrogate pair, bounded.
+
+    What a provider or an exception said may be anything; it must not cost the worker its life.
+    """
+    shortened = text[:MAX_MESSAGE].replace("\x00", "\N{REPLACEMENT CHARACTER}")
+    return shortened.encode("utf-8", "replace").decode()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepError:
     """What went wrong in one attempt; stored on the step and shown to people.
@@ -37,7 +49,7 @@ class StepError:
 
     def as_json(self) -> dict[str, Any]:
         """The shape stored in rows and events: ``{class, message[, details]}``."""
-        shape: dict[str, Any] = {"class": str(self.error_class), "message": self.message}
+        shape: dict[str, Any] = {"class": str(self.error_class), "message": storable(self.message)}
         if self.details:
             shape["details"] = self.details
         return shape

@@ -95,6 +95,12 @@ def _locked(run_id: UUID) -> tuple[RunRow, CompiledWorkflow]:
 
 
 def _check_signal(workflow: CompiledWorkflow, name: str, payload: Any) -> None:
+    if name in workflow.by_key and workflow.step(name).type == "human_gate":
+        raise InvalidRequest(
+            f"{name} is a gate: who may decide it is known to the approvals, decide it there",
+            code="gate_not_signal",
+            problems=[{"pointer": "/name", "code": "gate_not_signal", "detail": "decide the gate"}],
+        )
     if name not in workflow.signals:
         known = ", ".join(sorted(workflow.signals)) or "none"
         raise InvalidRequest(

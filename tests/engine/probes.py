@@ -96,3 +96,10 @@ def hook(ctx: ToolContext, name: str, value: Any = None) -> Any:
     """Runs what the test put there, in the middle of the body."""
     result = hooks[name](ctx)
     return value if result is None else result
+
+
+class Rude(WaitExecutor):
+    """Raises what PostgreSQL cannot store."""
+
+    def execute(self, context: StepContext) -> Outcome:
+        raise LookupError("nul \x00 and half a pair \ud800")
