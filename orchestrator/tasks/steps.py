@@ -27,13 +27,15 @@ def run_step(self: Task[..., None], run_id: str, path: str, carried: Sequence[st
     """Run the first step of ``path`` (``draft>check``, items as ``pages[3]``) and on along it.
 
     ``carried`` names what later messages of the same canvas bring. Never retries itself: what is
-    lost here is found by a sweep.
+    lost here is found by a sweep. A message that finds nothing to do (a copy, a late one) ends its
+    chain: else a copy would send copies of all that follows.
     """
     key, scope = parse_path(path)
     queue = (self.request.delivery_info or {}).get("routing_key") or "engine"
     order = engine.Order(run_id=UUID(run_id), key=key, scope=scope, carried=frozenset(carried))
     try:
-        engine.run_step(order, StretchControl(queue))
+        if engine.run_step(order, StretchControl(queue)) == 0:
+            self.request.chain = None
     except (OperationalError, InterfaceError):
         logger.warning("run %s: the database went away at %s; a sweep goes on", run_id, path)
         connection.close()

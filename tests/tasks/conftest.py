@@ -17,7 +17,9 @@ from tests.chaos.storm import CALLER, OVER
 from workflows_app.triggering import start
 
 CHORD = shapes.fan("chord", 4, ("tool", "agent"), head=False)
-SHAPES = (shapes.CHAIN, shapes.ONE_QUEUE, shapes.FAN, CHORD, shapes.LANES)
+SHORT = shapes.chain("short", 4, ("tool", "agent"))
+STRETCH = shapes.chain("stretch", 4, ("tool",))
+SHAPES = (SHORT, STRETCH, shapes.FAN, CHORD, shapes.LANES)
 GIVEN: Input = {"value": 7, "sleep_ms": 0, "items": [1, 2, 3, 4, 5, 6, 7]}
 
 
@@ -70,7 +72,7 @@ def place(tmp_path_factory: Any, django_db_blocker: Any) -> Iterator[Place]:
     """A world for the module; no worker runs in it yet."""
     folder = tmp_path_factory.mktemp("carriers")
     with django_db_blocker.unblock(), world(folder, lease_s=15) as mine:
-        shapes.publish_shapes(*SHAPES)
+        shapes.publish_shapes(*SHAPES, shapes.CHAIN, shapes.ONE_QUEUE)
         yield Place(mine)
 
 

@@ -19,7 +19,7 @@ from tests.chaos.meddler import (
     reorder,
 )
 from tests.chaos.processes import WORKERS
-from tests.tasks.conftest import CHORD, SHAPES, FuseEverywhere, Place
+from tests.tasks.conftest import CHORD, SHAPES, SHORT, FuseEverywhere, Place
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(240)]
 
@@ -59,6 +59,24 @@ def test_runs_end_right_although_each_carrier_is(
     assert meddler.handed != meddler.taken  # there was trouble indeed
 
 
+def test_a_copy_that_finds_nothing_to_do_ends_its_chain(
+    quiet: Place, fused: FuseEverywhere
+) -> None:
+    """Else every copy would send copies of all that follows, and those again."""
+    fused(False)
+    run = quiet.start(shapes.ONE_QUEUE)
+    with quiet.world.redis() as client:
+        (message,) = client.lrange(f"{PREFIX}tool", 0, -1)
+        client.lpush(f"{PREFIX}tool", *[message] * 20)
+    url = quiet.world.urls["BROKER_URL"]
+    with Meddler(url, faithful) as meddler:
+        quiet.fleet.start_ready(WORKERS, fuse=False, read_url=read_url(url))
+        quiet.await_end([run])
+        quiet.fleet.until(lambda: not _waiting(quiet, "tool"), 10)
+
+    assert len(meddler.taken) == 21 + 11  # the copies of the first link, then each link once
+
+
 def test_only_headers_of_chords_store_a_result(quiet: Place) -> None:
     with Meddler(quiet.world.urls["BROKER_URL"], faithful) as meddler:
         quiet.fleet.start_ready(WORKERS, read_url=read_url(quiet.world.urls["BROKER_URL"]))
@@ -88,14 +106,16 @@ def test_a_chord_whose_counter_was_flushed_still_comes_to_its_join(quiet: Place)
 
 
 def test_a_forged_message_starts_nothing(quiet: Place) -> None:
-    run = quiet.start(shapes.CHAIN)
+    run = quiet.start(SHORT)
     quiet.world.flush_broker()
-    run_step.apply_async((str(run), "s9", []), queue="tool")
+    run_step.apply_async((str(run), "s3", []), queue="tool")
     quiet.fleet.start_ready(WORKERS)
     quiet.fleet.until(lambda: not _waiting(quiet, "tool"), 10)
-    quiet.fleet.stop()
 
     assert quiet.bodies(run) == Counter()
+    quiet.fleet.start("pulse")  # finds that the true message was lost
+    quiet.await_end([run])
+    quiet.assert_right(SHORT, run)
 
 
 def _waiting(place: Place, queue: str) -> int:
