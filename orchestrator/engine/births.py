@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -11,7 +11,7 @@ from uuid import UUID
 from orchestrator.clock import new_id
 from orchestrator.core import planning
 from orchestrator.core.compiled import CompiledWorkflow
-from orchestrator.core.decision import EventDraft
+from orchestrator.core.decision import Decision, EventDraft
 from orchestrator.core.errors import InvalidRequest
 from orchestrator.core.schemas import compile_schema
 from orchestrator.core.snapshot import Snapshot
@@ -60,41 +60,59 @@ def check_input(workflow: CompiledWorkflow, data: Any) -> None:
         )
 
 
-def give_birth(birth: Birth, workflow: CompiledWorkflow) -> Settled:
-    """Write the run; call inside a transaction, after ``check_input``. Nothing is sent yet."""
+@dataclass(slots=True, kw_only=True)
+class Newborn:
+    """A run that is about to be written. ``is_plain``: one statement will do."""
+
+    birth: Birth
+    workflow: CompiledWorkflow
+    run: RunRow
+    decision: Decision
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it can be written in one statement, without a transaction around it."""
+        return self.decision.is_plain
+
+
+def conceive(birth: Birth, workflow: CompiledWorkflow) -> Newborn:
+    """Decide what a new run starts with; nothing is written."""
     run = _row(birth, workflow)
-    values = Values(run, workflow)
-    decision = planning.begin(workflow, values)
+    decision = planning.begin(workflow, Values(run, workflow))
     payload = {"workflow": birth.workflow_name, "version": birth.version}
     decision.events.insert(0, EventDraft("run.started", None, payload))
-    run.snapshot = Snapshot.fresh(len(workflow.steps), len(workflow.edges))
-    moves.insert_run(
-        {
-            "id": run.id,
-            "tenant": run.tenant,
-            "blueprint_id": run.blueprint_id,
-            "workflow": run.workflow,
-            "workflow_version": run.workflow_version,
-            "compact": run.snapshot.pack(),
-            "input": run.input,
-            "context": birth.context,
-            "trigger": run.trigger,
-            "started_by": run.started_by,
-            "correlation_id": run.correlation_id,
-            "traceparent": run.traceparent,
-            "parent_id": run.parent_id,
-            "parent_step": run.parent_step,
-            "depth": run.depth,
-        },
+    return Newborn(birth=birth, workflow=workflow, run=run, decision=decision)
+
+
+def give_birth(newborn: Newborn) -> Settled:
+    """Write the run, after ``check_input``; nothing is sent yet.
+
+    Call inside a transaction, unless it ``is_plain``. A run whose first steps are skipped, fail
+    or end it at once is born at rest and then moved by its first decision.
+    """
+    run, workflow, decision = newborn.run, newborn.workflow, newborn.decision
+    change = Change(run=run, workflow=workflow, decision=decision, actor=newborn.birth.actor)
+    first = decision if newborn.is_plain else _at_rest(decision, run)
+    moves.begin_run(
+        run,
+        writing.birth_write(replace(change, decision=first)),
+        context=newborn.birth.context,
         time_limit=timedelta(seconds=workflow.timeout_s),
         is_wall=workflow.timeout_is_wall,
     )
-    change = Change(run=run, workflow=workflow, decision=decision, actor=birth.actor)
-    writing.write(change, values)
-    writing.write_beside(change, values)
+    run.version = 1
+    if not newborn.is_plain:
+        decision.events.pop(0)
+        values = Values(run, workflow)
+        writing.write(change, values)
+        writing.write_beside(change, values)
     return Settled(
         run_id=run.id, workflow=workflow, dispatch=decision.dispatch, posted=change.posted
     )
+
+
+def _at_rest(decision: Decision, run: RunRow) -> Decision:
+    return Decision(snapshot=run.snapshot, run_state=RunState.PENDING, events=[decision.events[0]])
 
 
 def _row(birth: Birth, workflow: CompiledWorkflow) -> RunRow:

@@ -6,7 +6,7 @@ from orchestrator.conf import engine_settings
 from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.errors import ErrorClass, InvalidRequest, NotFound, StepError
 from orchestrator.core.outcomes import Failed, StartChild
-from orchestrator.engine.births import Birth, check_input, give_birth
+from orchestrator.engine.births import Birth, check_input, conceive, give_birth
 from orchestrator.engine.blueprints import compiled
 from orchestrator.engine.settled import Settled
 from orchestrator.engine.writing import Change
@@ -67,7 +67,7 @@ def start_child(change: Change, row: StepRow, wish: StartChild) -> Settled:
         depth=run.depth + 1,
         run_id=change.child_id,
     )
-    return give_birth(birth, compiled(blueprint.pk))
+    return give_birth(conceive(birth, compiled(blueprint.pk)))
 
 
 def _version(

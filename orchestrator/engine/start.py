@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
+from django.db import connection, transaction
 
-from orchestrator.engine.births import Birth, check_input, give_birth
+from orchestrator.engine.births import Birth, check_input, conceive, give_birth
 from orchestrator.engine.blueprints import compiled
 from orchestrator.models import Blueprint
 
@@ -46,7 +46,12 @@ def start_run(  # noqa: PLR0913 - a run is made of this much; keyword-only
         trigger=trigger or {},
         traceparent=traceparent,
     )
+    newborn = conceive(birth, plan)
+    if newborn.is_plain and not connection.in_atomic_block:
+        settled = give_birth(newborn)
+        settled.send()
+        return settled.run_id
     with transaction.atomic():
-        settled = give_birth(birth, plan)
+        settled = give_birth(newborn)
         transaction.on_commit(settled.send)
     return settled.run_id

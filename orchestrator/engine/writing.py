@@ -86,6 +86,19 @@ def write(change: Change, values: Values) -> datetime:
     return at
 
 
+def birth_write(change: Change) -> Write:
+    """What a new run's first statement carries."""
+    decision = change.decision
+    return Write(
+        run_id=change.run.id,
+        version=0,
+        compact=decision.snapshot.pack(),
+        state=decision.run_state,
+        ready=_new_rows(change),
+        events=_events(change),
+    )
+
+
 def _new_rows(change: Change) -> list[dict[str, Any]]:
     """Rows of plain steps that became READY (the one claimed at once is written by the claim)."""
     on_the_way = {*change.decision.dispatch, *change.decision.carried}

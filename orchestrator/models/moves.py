@@ -11,9 +11,10 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import DatabaseError, connection
+from django.db import DatabaseError
 
 from orchestrator.core.errors import InvariantBroken, OrchestratorError
+from orchestrator.models.rows import RunRow
 from orchestrator.models.statements import dumps, execute, fetch_prepared
 
 _MOVED_ON = "OR001"
@@ -100,30 +101,44 @@ def apply_decision(write: Write) -> datetime:
     return at
 
 
-def insert_run(fields: dict[str, Any], *, time_limit: timedelta, is_wall: bool) -> datetime:
-    """The row of a new run at version 0, with its clock started; the instant of its birth.
+_BEGIN = (
+    "SELECT orchestrator_begin(%s, %s, %s, %s, %s, %s, %s, %s::jsonb, %s::jsonb, %s::jsonb,"
+    " %s, %s, %s, %s, %s, %s, %s, %s, %s::jsonb, %s::jsonb)"
+)
 
-    ``fields``: the columns id, tenant, blueprint_id, workflow, workflow_version, compact, input,
-    context, trigger, started_by, correlation_id, traceparent, parent_id, parent_step, depth.
+
+def begin_run(
+    run: RunRow, write: Write, *, context: Any, time_limit: timedelta, is_wall: bool
+) -> None:
+    """Write a new run with its first READY steps and first events, in one statement.
+
+    Autocommits when no transaction is open. The run is then at version 1.
     """
-    names = [*fields, "time_limit", "time_is_wall"]
-    marks = ["%s::jsonb" if name in _RUN_JSON else "%s" for name in fields]
-    values = [dumps(v) if name in _RUN_JSON else v for name, v in fields.items()]
-    sql = (
-        f"INSERT INTO orchestrator_run ({', '.join(names)}, state, waiting_for, version, next_seq,"  # noqa: S608 - constant column names
-        " outcome, warnings, cost_microusd, cost_unknown, tokens_in, tokens_out, worked,"
-        " created_at, updated_at, working_since, deadline_at)"
-        f" SELECT {', '.join(marks)}, %s, %s, 'pending', '', 0, 1, '', '[]', 0, false, 0, 0,"
-        " interval '0', t, t, t, t + %s FROM orchestrator_now() t RETURNING created_at"
+    fetch_prepared(
+        _BEGIN,
+        [
+            run.id,
+            run.tenant,
+            run.blueprint_id,
+            run.workflow,
+            run.workflow_version,
+            write.compact,
+            write.state,
+            dumps(run.input),
+            dumps(context),
+            dumps(run.trigger),
+            run.started_by,
+            run.correlation_id,
+            run.traceparent,
+            run.parent_id,
+            run.parent_step,
+            run.depth,
+            time_limit,
+            is_wall,
+            dumps(write.ready),
+            dumps(write.events),
+        ],
     )
-    with connection.cursor() as cursor:
-        params: list[Any] = [*values, time_limit, is_wall, time_limit]
-        cursor.execute(sql, params)
-        at: datetime = cursor.fetchone()[0]
-    return at
-
-
-_RUN_JSON = frozenset({"input", "context", "trigger"})
 
 
 def append_event(run_id: UUID, event_type: str, payload: dict[str, Any], actor: str) -> None:

@@ -62,25 +62,69 @@ BEGIN
     END IF;
 
     IF p_ready IS NOT NULL THEN
-        INSERT INTO orchestrator_step AS s (
-            id, run_id, key, scope, position, index, type, queue, state, ready_at, dispatched_at,
-            n_dispatched, waiting_for, waiting_key, why, attempt, n_retries, n_lost, round, fence,
-            worker, covered_by, cost_microusd, tokens_in, tokens_out, model)
-        SELECT (x ->> 'id')::uuid, p_run, x ->> 'key', x ->> 'scope', (x ->> 'position')::int,
-               (x ->> 'index')::int, x ->> 'type', x ->> 'queue', 'ready', t,
-               CASE WHEN (x ->> 'queued')::boolean THEN t END,
-               CASE WHEN (x ->> 'queued')::boolean THEN 1 ELSE 0 END,
-               '', '', '', 0, 0, 0, 1, 0, '', '', 0, 0, 0, ''
-          FROM jsonb_array_elements(p_ready) x;
+        PERFORM orchestrator_insert_ready(p_run, p_ready, t);
     END IF;
 
     IF p_claim IS NOT NULL THEN
         PERFORM orchestrator_claim_step(p_run, p_claim, t, p_worker, p_lease);
     END IF;
 
+    PERFORM orchestrator_append(p_run, first_seq, p_events, t);
+    RETURN t;
+END
+$$;
+
+-- Rows of steps that have just become READY.
+CREATE OR REPLACE FUNCTION orchestrator_insert_ready(p_run uuid, p_ready jsonb, t timestamptz)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO orchestrator_step AS s (
+        id, run_id, key, scope, position, index, type, queue, state, ready_at, dispatched_at,
+        n_dispatched, waiting_for, waiting_key, why, attempt, n_retries, n_lost, round, fence,
+        worker, covered_by, cost_microusd, tokens_in, tokens_out, model)
+    SELECT (x ->> 'id')::uuid, p_run, x ->> 'key', x ->> 'scope', (x ->> 'position')::int,
+           (x ->> 'index')::int, x ->> 'type', x ->> 'queue', 'ready', t,
+           CASE WHEN (x ->> 'queued')::boolean THEN t END,
+           CASE WHEN (x ->> 'queued')::boolean THEN 1 ELSE 0 END,
+           '', '', '', 0, 0, 0, 1, 0, '', '', 0, 0, 0, ''
+      FROM jsonb_array_elements(p_ready) x;
+END
+$$;
+
+-- Lines of history, in order, from a sequence on.
+CREATE OR REPLACE FUNCTION orchestrator_append(
+    p_run uuid, first_seq bigint, p_events jsonb, t timestamptz
+) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
     INSERT INTO orchestrator_event (run_id, seq, type, step, payload, actor, at)
     SELECT p_run, first_seq + ordinality - 1, e ->> 0, e ->> 1, e -> 2, e ->> 3, t
       FROM jsonb_array_elements(p_events) WITH ORDINALITY AS x(e, ordinality);
+END
+$$;
+
+-- A run is born with its first steps and its first lines of history, in one statement.
+CREATE OR REPLACE FUNCTION orchestrator_begin(
+    p_run uuid, p_tenant text, p_blueprint bigint, p_workflow text, p_number int,
+    p_compact bytea, p_state text, p_input jsonb, p_context jsonb, p_trigger jsonb, p_actor text,
+    p_correlation text, p_traceparent text, p_parent uuid, p_parent_step uuid, p_depth int,
+    p_limit interval, p_is_wall boolean, p_ready jsonb, p_events jsonb
+) RETURNS timestamptz LANGUAGE plpgsql AS $$
+DECLARE
+    t timestamptz := orchestrator_now();
+BEGIN
+    INSERT INTO orchestrator_run (
+        id, tenant, blueprint_id, workflow, workflow_version, state, waiting_for, version,
+        next_seq, compact, input, outcome, compensation, warnings, context, trigger, started_by,
+        correlation_id, traceparent, parent_id, parent_step, depth, cost_microusd, cost_unknown,
+        tokens_in, tokens_out, time_limit, time_is_wall, worked, created_at, updated_at,
+        working_since, deadline_at)
+    VALUES (
+        p_run, p_tenant, p_blueprint, p_workflow, p_number, p_state, '', 1,
+        1 + jsonb_array_length(p_events), p_compact, p_input, '', '', '[]', p_context, p_trigger,
+        p_actor, p_correlation, p_traceparent, p_parent, p_parent_step, p_depth, 0, false,
+        0, 0, p_limit, p_is_wall, interval '0', t, t, t, t + p_limit);
+    PERFORM orchestrator_insert_ready(p_run, p_ready, t);
+    PERFORM orchestrator_append(p_run, 1, p_events, t);
     RETURN t;
 END
 $$;
