@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
-
 import pytest
 
 from orchestrator.models import Run
@@ -75,7 +73,9 @@ def test_a_missing_or_odd_key_is_400(shop: Caller, key: str | None) -> None:
     assert (answer.status, answer.code) == (400, "idempotency_key_invalid")
 
 
-@pytest.mark.parametrize("key", ["x", "x" * 255, "with blanks, commas", str(uuid.uuid4()), "é"])
+@pytest.mark.parametrize(
+    "key", ["x", "x" * 255, "with blanks, commas", "0b9c4b4e-58a4-4f0a-9f1b-3f1f7a1f2d10", "é"]
+)
 def test_a_printable_key_of_up_to_255_characters_is_taken(shop: Caller, key: str) -> None:
     assert shop.start(key=key).status == 201
     assert StartKey.objects.get().key == key
