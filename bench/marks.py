@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 FILE_VARIABLE = "BENCH_MARKS"
-PATIENCE_S = 120.0
+PATIENCE_S = 60.0
 _LINE = struct.Struct("<16sqq")
 _handles: dict[int, int] = {}
 
@@ -48,8 +48,19 @@ class Marks:
         self._from = self._size()
 
     def await_bodies(self, count: int, *, every: float = 0.001) -> None:
-        """Return when ``count`` bodies have ended since ``skip``."""
-        wait_until(lambda: self.count() >= count, f"{count} bodies", every=every)
+        """Return when ``count`` bodies have ended since ``skip``.
+
+        TimeoutError when none has ended for a minute: a busy machine is slow, a lost message late.
+        """
+        last, until = 0, time.monotonic() + PATIENCE_S
+        while (done := self.count()) < count:
+            if done > last:
+                last, until = done, time.monotonic() + PATIENCE_S
+            if time.monotonic() > until:
+                raise TimeoutError(
+                    f"{done} of {count} bodies ran, then none for {PATIENCE_S:.0f} s"
+                )
+            time.sleep(every)
 
     def count(self) -> int:
         """How many bodies have ended since ``skip``."""
@@ -71,12 +82,10 @@ class Marks:
         return self.path.stat().st_size
 
 
-def wait_until(
-    holds: Callable[[], bool], what: str, *, every: float = 0.001, patience: float = PATIENCE_S
-) -> None:
+def wait_until(holds: Callable[[], bool], what: str, *, every: float = 0.001) -> None:
     """Poll until it holds; TimeoutError naming ``what`` when it takes too long."""
-    until = time.monotonic() + patience
+    until = time.monotonic() + PATIENCE_S
     while not holds():
         if time.monotonic() > until:
-            raise TimeoutError(f"waited {patience:.0f} s for {what}")
+            raise TimeoutError(f"waited {PATIENCE_S:.0f} s for {what}")
         time.sleep(every)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol
 from uuid import UUID, uuid4
@@ -41,6 +42,10 @@ class Side(Protocol):
         """Return when everything about these runs is written, beyond the last body."""
         ...
 
+    def explain(self, key: str) -> str:
+        """What is known of a run that did not come to its end."""
+        ...
+
 
 class Ours:
     """The product, started through the engine's face."""
@@ -74,6 +79,13 @@ class Ours:
         open_runs = Run.objects.filter(pk__in=[UUID(key) for key in keys], finished_at=None)
         wait_until(lambda: not open_runs.exists(), "runs to end", every=0.002)
 
+    def explain(self, key: str) -> str:
+        """The run's state, and its steps by state."""
+        run = Run.objects.get(pk=UUID(key))
+        steps = Counter(run.steps.values_list("state", flat=True))
+        odd = run.steps.exclude(state="completed").values_list("key", "scope", "error")[:5]
+        return f"The run is {run.state} ({run.error}), its steps {dict(steps)}: {list(odd)}"
+
 
 class Plain:
     """Plain Celery in one layout."""
@@ -106,6 +118,11 @@ class Plain:
     def await_ends(self, keys: Sequence[str]) -> None:
         """Nothing is left to wait for: the last body's end is taken as the end."""
         del keys
+
+    def explain(self, key: str) -> str:
+        """Celery keeps no account of a canvas."""
+        del key
+        return "A message was lost, or the workers hang."
 
 
 def _consume(app: Celery, queue: str, names: Sequence[str], *, wanted: bool) -> None:

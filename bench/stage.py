@@ -56,7 +56,12 @@ class Stage:
         """Start one run and wait for its end; its key."""
         self.marks.skip()
         key = side.start(shape)
-        self.marks.await_bodies(BODIES[shape])
+        try:
+            self.marks.await_bodies(BODIES[shape])
+        except TimeoutError as error:
+            raise TimeoutError(
+                f"{side.name}, {shape}, run {key}: {error}. {side.explain(key)}"
+            ) from error
         side.await_ends([key])
         return key
 

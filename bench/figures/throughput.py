@@ -44,11 +44,14 @@ def measure(stage: Stage) -> Iterator[Figure]:
     """All runs are started while the workers are held, then the workers are let go."""
     sides = [stage.ours, *stage.late, *stage.early]
     stage.warm_up(sides, [SHAPE])
-    runs, rounds = (150, 2) if stage.quick else (500, 4)
+    runs, rounds = (150, 2) if stage.quick else (500, 3)
     bursts: dict[str, list[Burst]] = {side.name: [] for side in sides}
     for _ in range(rounds):
         for side in sides:
-            bursts[side.name].append(burst(stage, side, runs))
+            try:
+                bursts[side.name].append(burst(stage, side, runs))
+            except TimeoutError as error:
+                raise TimeoutError(f"{side.name}: {error}") from error
     quiet = {name: _quieter_half(rows) for name, rows in bursts.items()}
     ours, *plain = [_row(side, quiet[side.name]) for side in sides]
     noise = max((one.span for rows in quiet.values() for one in rows), key=lambda s: s.others)
