@@ -51,7 +51,7 @@ def start_run(  # noqa: PLR0913 - a run is made of this much; keyword-only
         settled = give_birth(newborn)
         settled.send()
         return settled.run_id
-    with transaction.atomic():
+    with transaction.atomic(savepoint=False):
         settled = give_birth(newborn)
         transaction.on_commit(settled.send)
     return settled.run_id
