@@ -1,9 +1,14 @@
-"""What must hold in the database after a storm, each as one question that finds what breaks it."""
+"""What must hold in the database after a storm, each as one question that finds what breaks it.
+
+Beside ``manage.py verify``, which knows the engine's own rows, these compare with the ledger.
+"""
 
 from __future__ import annotations
 
+from io import StringIO
 from typing import Any
 
+from django.core.management import CommandError, call_command
 from django.db import connection
 
 OVER = "('completed', 'failed', 'cancelled', 'timed_out')"
@@ -34,26 +39,6 @@ _QUESTIONS: dict[str, str] = {
     "a step completed twice": """
         SELECT run_id, step, count(*) FROM orchestrator_event WHERE type = 'step.completed'
          GROUP BY run_id, step HAVING count(*) > 1""",
-    "the history has a gap": """
-        SELECT r.id, r.next_seq, count(e.seq), max(e.seq) FROM orchestrator_run r
-          LEFT JOIN orchestrator_event e ON e.run_id = r.id
-         GROUP BY r.id, r.next_seq
-        HAVING count(e.seq) <> r.next_seq - 1 OR max(e.seq) <> r.next_seq - 1 OR min(e.seq) <> 1""",
-    "something happened after the run's end": f"""
-        SELECT e.run_id, e.seq, e.type FROM orchestrator_event e
-          JOIN orchestrator_event last ON last.run_id = e.run_id AND last.seq < e.seq
-         WHERE last.type IN (SELECT 'run.' || x FROM unnest(ARRAY['completed', 'failed',
-                             'cancelled', 'timed_out']) x)
-           AND EXISTS (SELECT 1 FROM orchestrator_run r WHERE r.id = e.run_id AND r.state IN {OVER})
-        """,
-    "an ended run has open steps": f"""
-        SELECT r.id, s.key || s.scope, s.state FROM orchestrator_run r
-          JOIN orchestrator_step s ON s.run_id = r.id
-         WHERE r.state IN {OVER}
-           AND s.state NOT IN ('completed', 'failed', 'cancelled', 'timed_out', 'skipped')""",
-    "an ended run has timers": f"""
-        SELECT r.id, t.kind FROM orchestrator_run r JOIN orchestrator_timer t ON t.run_id = r.id
-         WHERE r.state IN {OVER}""",
     "a message is left in the outbox": """
         SELECT run_id, topic, attempts, error FROM orchestrator_outbox""",
     "a signal was accepted and not consumed": """
@@ -73,7 +58,16 @@ def breaches(limit: int = 5) -> list[str]:
             if rows:
                 places = "; ".join(" ".join(map(str, row)) for row in rows[:limit])
                 found.append(f"{name} ({len(rows)}): {places}")
-    return found
+    return found + _what_verify_finds()
+
+
+def _what_verify_finds() -> list[str]:
+    said = StringIO()
+    try:
+        call_command("verify", stdout=StringIO(), stderr=said)
+    except CommandError as error:
+        return [f"manage.py verify: {error}\n{said.getvalue()}"]
+    return []
 
 
 def count(sql: str, params: list[Any] | None = None) -> int:
