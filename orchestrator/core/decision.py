@@ -58,8 +58,9 @@ class Decision:
     the items of ``reopened_items``, and no others;
     ``cancelled``: steps with a row that were cancelled (``cancel_items``: loops whose open items
     were too); ``loops_done``: for_each steps to close by a follow-up decision once item rows are
-    written; ``undoing`` and ``undone``: finished steps whose compensation starts, or has
-    succeeded; ``run_state`` and ``waiting_for``: where the run stands after it.
+    written; ``undoing``, ``undone`` and ``kept``: finished steps whose compensation
+    starts, has succeeded, or has failed; ``run_state`` and ``waiting_for``: where the run stands
+    after it.
     """
 
     snapshot: Snapshot
@@ -82,6 +83,7 @@ class Decision:
     loops_done: list[int] = field(default_factory=list)
     undoing: list[int] = field(default_factory=list)
     undone: list[int] = field(default_factory=list)
+    kept: list[int] = field(default_factory=list)
     events: list[EventDraft] = field(default_factory=list)
 
     @property
@@ -109,6 +111,7 @@ class Decision:
             or self.loops_done
             or self.undoing
             or self.undone
+            or self.kept
             or (subject is not None and (subject.wake_after is not None or subject.again))
             or (subject is not None and subject.loop_total is not None)
             or any(ref.item is not None for ref in (*self.ready, *self.dispatch))

@@ -47,7 +47,9 @@ def claim(workflow: CompiledWorkflow, snapshot: Snapshot, ref: Ref) -> Decision 
         return None
     if snapshot.verdict is not None and workflow.steps[ref.position].undoes is None:
         return None
-    decision = Decision(snapshot=snapshot.copy())
+    ending = snapshot.verdict is not None
+    state = RunState.COMPENSATING if ending else RunState.RUNNING
+    decision = Decision(snapshot=snapshot.copy(), run_state=state)
     admission.start(decision.snapshot, ref)
     if decision.snapshot.running > workflow.max_parallel:
         return None

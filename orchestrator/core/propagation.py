@@ -117,6 +117,8 @@ class Turn:
         self.assign(position, Code.TIMED_OUT if timed_out else Code.FAILED)
         self.emit("step.timed_out" if timed_out else "step.failed", Ref(position), error=error)
         if step.undoes is not None:
+            self.assign(step.undoes, Code.COMPLETED)  # it stays done
+            self.decision.kept.append(step.undoes)
             self.emit("compensation.failed", Ref(step.undoes), error=error)
             return
         self._hand_over(step, error)
@@ -349,7 +351,9 @@ class Turn:
         """The run was ending and its time is over: bodies without an effect lose their fence."""
         for step in self.workflow.forward:
             code = self.snapshot.code(step.position)
-            if code not in ENDED and code != Code.WAIT_REVIEW and step.effect_key is None:
+            if code in ENDED or code in (Code.WAIT_REVIEW, Code.COMPENSATING):
+                continue
+            if step.effect_key is None:
                 self.cancel(step.position, reason="run_timed_out")
 
     def cancel(self, position: int, *, reason: str, at_once: bool = True) -> None:

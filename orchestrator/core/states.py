@@ -77,7 +77,7 @@ STEP_MOVES: dict[StepState, frozenset[StepState]] = {
     _S.TIMED_OUT: frozenset({_S.READY, _S.RUNNING, _S.SKIPPED}),
     _S.SKIPPED: frozenset(),
     _S.CANCELLED: frozenset(),
-    _S.COMPENSATING: frozenset({_S.COMPENSATED, _S.FAILED}),
+    _S.COMPENSATING: frozenset({_S.COMPENSATED, _S.COMPLETED}),  # completed: it could not be undone
     _S.COMPENSATED: frozenset(),
 }
 

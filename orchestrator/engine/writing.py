@@ -198,6 +198,8 @@ def write_beside(change: Change, values: Values) -> None:
         step_moves.cover(run.id, owner, key, values.output(fallback))
     if decision.undoing:
         step_moves.move_finished(run.id, decision.undoing, old="completed", new="compensating")
+    if decision.kept:
+        step_moves.move_finished(run.id, decision.kept, old="compensating", new="completed")
     if decision.undone:
         step_moves.move_finished(run.id, decision.undone, old="compensating", new="compensated")
     if decision.excused:

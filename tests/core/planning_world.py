@@ -29,6 +29,8 @@ from orchestrator.core.outcomes import (
     Succeeded,
     Waiting,
 )
+from orchestrator.core.reopening import Stored
+from orchestrator.core.repairing import Wish
 from orchestrator.core.settling import Expanded, Fact
 from orchestrator.core.snapshot import ENDED, QUEUED, WAIT_CODES, Code, Mark, Snapshot, unpack
 from orchestrator.core.states import (
@@ -38,6 +40,8 @@ from orchestrator.core.states import (
     StepState,
     may_move_run,
     may_move_step,
+    may_repair_run,
+    may_repair_step,
 )
 
 QUEUES = {
@@ -61,12 +65,17 @@ def workflow_of(steps: dict[str, dict[str, Any]], **more: Any) -> CompiledWorkfl
 # -- random documents ------------------------------------------------------------------------------
 
 
-def random_workflow(rng: random.Random, *, most: int = 8) -> CompiledWorkflow:
+def random_workflow(
+    rng: random.Random, *, most: int = 8, compensated: bool = True
+) -> CompiledWorkflow:
     """Any shape that publishing lets through: edges, joins, routers, loops, fallbacks, policies."""
     keys = [f"s{n}" for n in range(rng.randint(1, most))]
     steps = {key: _random_step(rng, keys[:n]) for n, key in enumerate(keys)}
     _add_fallbacks(rng, keys, steps)
     _add_routes(rng, keys, steps)
+    if not compensated:
+        for step in steps.values():
+            step.pop("compensate", None)
     return workflow_of(
         steps, max_parallel=rng.randint(1, 4), on_error=_often(rng, "fail", "pause", "continue")
     )
@@ -100,7 +109,17 @@ def _random_step(rng: random.Random, earlier: list[str]) -> dict[str, Any]:
         "on": ["transient", "timeout", "child_failed"],
     }
     _add_loops(rng, step)
+    _add_effects(rng, step)
     return step
+
+
+def _add_effects(rng: random.Random, step: dict[str, Any]) -> None:
+    if step["type"] == "tool" and rng.random() < 0.3:
+        step["effect"] = {"key": "one"}
+    if step["type"] == "tool" and rng.random() < 0.3:
+        step["compensate"] = {"tool": "noop", "retry": {"max_retries": 1}}
+    if rng.random() < 0.1:
+        step["irreversible"] = True
 
 
 _BODIES: dict[str, dict[str, Any]] = {
@@ -196,6 +215,7 @@ class Row:
     n_lost: int = 0
     round: int = 1
     claims: int = 0
+    of_before: bool = False  # a repair made it BLOCKED, and it has not been READY since
 
 
 @dataclass
@@ -268,6 +288,9 @@ class World:
             lambda s: planning.settle(self.workflow, s, fact, self.truth, lane=lane)
         )
         self.apply(decision, outcome, lost=lost)
+        self._close_loops(decision, lane)
+
+    def _close_loops(self, decision: Decision, lane: Lane | None) -> None:
         for position in decision.loops_done:
             self.apply(
                 self.decide(
@@ -297,23 +320,74 @@ class World:
         self.apply(self.decide(lambda s: planning.cancel(self.workflow, s, reason="test")))
 
     def time_out(self) -> None:
-        self.apply(self.decide(lambda s: planning.time_out(self.workflow, s, message="test")))
+        decision = self.ask(lambda s: planning.time_out(self.workflow, s, message="test"))
+        if decision is not None:
+            self.apply(decision)
 
     # -- carrying a decision out -----------------------------------------------------------------
 
+    def stored(self) -> Stored:
+        completed = {p: chosen for p, chosen in self.routes.items() if self._is_router(p)}
+        return Stored(rows={ref: row.state for ref, row in self.rows.items()}, routes=completed)
+
+    def _is_router(self, position: int) -> bool:
+        looping = self.workflow.steps[position].for_each is not None
+        return self.snapshot.code(position) == Code.COMPLETED and not looping
+
+    def repair(self, act: Callable[[Wish], Decision]) -> None:
+        """Raises StateConflict when the repair is refused."""
+        stored = self.stored()
+
+        def plan(snapshot: Snapshot) -> Decision:
+            wish = Wish(
+                workflow=self.workflow, snapshot=snapshot, stored=stored, conditions=self.truth
+            )
+            return act(wish)
+
+        decision = self.decide(plan)
+        self._reopen(decision)
+        self.apply(decision, repairing=True)
+        self._close_loops(decision, None)
+
+    def _reopen(self, decision: Decision) -> None:
+        for position in decision.reopened:
+            self._anew(Ref(position), StepState.BLOCKED)
+            for ref, row in self.rows.items():
+                if ref.position == position and ref.item is not None:
+                    row.state = StepState.SKIPPED
+        for position in decision.loops_again:
+            self._anew(Ref(position), StepState.RUNNING)
+        for ref in decision.reopened_items:
+            self._anew(ref, StepState.BLOCKED)
+
+    def _anew(self, ref: Ref, to: StepState) -> None:
+        row = self.rows[ref]
+        assert may_repair_step(row.state, to), f"{ref}: {row.state} to {to}"
+        row.state, row.waiting_for = to, ""
+        row.n_retries = row.n_lost = 0
+        row.round = 1
+        row.of_before = to is StepState.BLOCKED
+
     def apply(
-        self, decision: Decision, outcome: Outcome | Expanded | None = None, *, lost: bool = False
+        self,
+        decision: Decision,
+        outcome: Outcome | Expanded | None = None,
+        *,
+        lost: bool = False,
+        repairing: bool = False,
     ) -> None:
-        assert self.state not in RUN_TERMINAL, "a run that is over was moved"
+        assert repairing or self.state not in RUN_TERMINAL, "a run that is over was moved"
         before = self.snapshot
-        self._check_moves(before, decision)
+        if not repairing:
+            self._check_moves(before, decision)
         self._release(decision)
         self._again(decision)
         self._move_subject(decision, outcome, lost=lost)
         self._insert(decision)
         self._cancel(decision)
         self.snapshot = decision.snapshot
-        assert may_move_run(self.state, decision.run_state), (self.state, decision.run_state)
+        may = may_repair_run if repairing else may_move_run
+        assert may(self.state, decision.run_state), (self.state, decision.run_state)
         self.state, self.waiting_for = decision.run_state, decision.waiting_for
         self.wakeups += [*decision.dispatch, *decision.carried]
         self.events += [draft.type for draft in decision.events]
@@ -324,6 +398,11 @@ class World:
         row = self.rows[ref]
         assert may_move_step(row.state, to), f"{ref}: {row.state} to {to}"
         row.state, row.waiting_for = to, ""
+
+    def _skip_by_repair(self, ref: Ref) -> None:
+        row = self.rows[ref]
+        assert may_repair_step(row.state, StepState.SKIPPED)
+        row.state, row.waiting_for = StepState.SKIPPED, ""
 
     def _release(self, decision: Decision) -> None:
         for ref in decision.ready:
@@ -337,7 +416,9 @@ class World:
         if subject is None:
             return
         row = self.rows[subject.ref]
-        if subject.loop_total is None:
+        if subject.to is StepState.SKIPPED and outcome is None:
+            self._skip_by_repair(subject.ref)
+        elif subject.loop_total is None:
             self.move(subject.ref, subject.to)
         if subject.again:
             row.round, row.n_retries = row.round + 1, 0
@@ -356,16 +437,26 @@ class World:
         if decision.claim is not None:
             self._claim(decision.claim, is_new=decision.claim in decision.ready)
         for position, _ in decision.failed:
-            assert Ref(position) not in self.rows
-            self.rows[Ref(position)] = Row(StepState.FAILED)
+            row = self.rows.get(Ref(position))
+            assert row is None or row.state is StepState.BLOCKED
+            self.rows[Ref(position)] = Row(StepState.FAILED, claims=row.claims if row else 0)
+        for position in decision.undoing:
+            self.move(Ref(position), StepState.COMPENSATING)
+        for position in decision.kept:
+            self.move(Ref(position), StepState.COMPLETED)
+        for position in decision.undone:
+            self.move(Ref(position), StepState.COMPENSATED)
         for position in decision.excused:
             if self.rows[Ref(position)].state is not StepState.SKIPPED:
                 self.move(Ref(position), StepState.SKIPPED)
 
     def _again(self, decision: Decision) -> None:
         for position in decision.again:
-            assert self.rows[Ref(position)].claims, "a step that never started is tried again"
+            row = self.rows[Ref(position)]
+            reopened = row.state is StepState.BLOCKED
+            assert row.claims or reopened, "a step that never started is tried again"
             self.move(Ref(position), StepState.READY)
+            row.of_before = False
             self.rows[Ref(position)].n_retries = 0
             self.rows[Ref(position)].n_lost = 0
 
@@ -395,7 +486,9 @@ class World:
         """Terminal is final; what becomes READY had its needs settled."""
         for position, raw in enumerate(before.codes):
             if raw in ENDED and decision.snapshot.codes[position] != raw:
-                allowed = position in decision.again or self._is_optional_owner(position, decision)
+                undone = position in decision.undoing and raw == Code.COMPLETED
+                again = position in decision.again
+                allowed = again or undone or self._is_optional_owner(position, decision)
                 assert allowed, f"step {position} left its end {Code(raw).name}"
         for ref in decision.ready:
             if ref.item is None and before.code(ref.position) == Code.BLOCKED:
@@ -409,6 +502,9 @@ class World:
 
     def _check_needs(self, position: int, after: Snapshot) -> None:
         step = self.workflow.steps[position]
+        if step.undoes is not None:
+            self._check_undo(step.undoes, after)
+            return
         if step.owner is not None:
             assert after.code(step.owner) in (Code.FAILED, Code.TIMED_OUT), (
                 "its owner has not failed"
@@ -422,6 +518,23 @@ class World:
             assert marks[Mark.TAKEN] >= (len(step.ins) if step.join is Join.STRICT else 1)
             for edge in step.ins:
                 assert after.code(edge.source) in ENDED, f"{step.key} starts before its need ended"
+
+    def _check_undo(self, position: int, after: Snapshot) -> None:
+        """In reverse: whatever was done behind the step has been undone, or could not be."""
+        assert after.verdict is not None
+        assert after.verdict.state != RunState.COMPLETED
+        behind, frontier = set[int](), [edge.target for edge in self.workflow.steps[position].outs]
+        while frontier:
+            target = frontier.pop()
+            if target not in behind:
+                behind.add(target)
+                frontier += [edge.target for edge in self.workflow.steps[target].outs]
+        for undo in self.workflow.compensations:
+            if undo.undoes in behind and after.code(undo.undoes) in (
+                Code.COMPLETED,
+                Code.COMPENSATING,
+            ):
+                assert after.code(undo.position) in ENDED, f"{undo.key} has to be first"
 
     def check(self) -> None:
         """The compact state is the rows, its counters are true, its bound holds."""
@@ -467,7 +580,7 @@ class World:
 
     def check_fates(self) -> None:
         """What became of each step of a run that took its course, worked out from the end back."""
-        for step in self.workflow.steps:
+        for step in self.workflow.forward:
             state, marks = self.snapshot.state(step.position), self.snapshot.marks
             if step.owner is not None:
                 assert Ref(step.position) not in self.rows or Ref(step.owner) in self.rows
@@ -480,7 +593,8 @@ class World:
             needed = {Join.ALL: 1, Join.STRICT: len(step.ins), Join.AT_LEAST: step.join_count}
             met = not step.ins or len(taken) >= needed[step.join]
             wanted = met and (step.when is None or self.truth.step(step.position))
-            ran = self.rows.get(Ref(step.position)) is not None
+            row = self.rows.get(Ref(step.position))
+            ran = row is not None and not row.of_before
             assert ran == wanted, f"{step.key} is {state}"
 
     def _end_of(self, position: int, *, own: bool = False) -> str:
@@ -518,7 +632,17 @@ class World:
             assert row.state in STEP_TERMINAL, f"the run is {self.state}, {ref} is {row.state}"
         for position, raw in enumerate(self.snapshot.codes):
             key = self.workflow.steps[position].key
+            if self.workflow.steps[position].undoes is not None and raw == Code.BLOCKED:
+                self._check_not_undone(position)
+                continue
             assert raw in ENDED, f"the run is {self.state}, {key} is {Code(raw & ~QUEUED).name}"
+
+    def _check_not_undone(self, position: int) -> None:
+        """A compensation that never started: the run completed, or its step did not."""
+        undoes = self.workflow.steps[position].undoes
+        assert undoes is not None
+        done = self.snapshot.code(undoes) == Code.COMPLETED
+        assert self.state is RunState.COMPLETED or not done, f"step {undoes} was not undone"
 
     def _check_canvas(self, decision: Decision) -> None:
         if not decision.dispatch:
@@ -584,7 +708,7 @@ class Driver:
 
     def one_fact(self, meddle: float) -> None:
         world = self.world
-        if world.snapshot.verdict is None and self.rng.random() < meddle:
+        if self.rng.random() < meddle:
             self._meddle()
             return
         acts = [*self._open_rows(), *({None} if world.wakeups else ())]
@@ -641,7 +765,9 @@ class Driver:
             return Waiting(kind="person", key="gate")
         if kind == "person" and self.rng.random() < 0.2:
             return EndRun(output={}, outcome="rejected")
-        return self._failure() if self.rng.random() < self.fails else Succeeded(output={})
+        if self.rng.random() < self.fails:
+            return self._failure()
+        return Succeeded(output={"n": self.rng.randrange(100)})
 
     def _outcome(self, ref: Ref) -> Outcome | Expanded:
         step = self.world.workflow.steps[ref.position]
@@ -659,6 +785,8 @@ class Driver:
             case "sub_workflow":
                 return StartChild(name="child", input={})
             case _:
+                if step.effect_key is not None and self.rng.random() < 0.3:
+                    return Waiting(kind="review", key=step.key)
                 return Succeeded(output={"n": self.rng.randrange(100)})
 
     def _go_on(self) -> None:
@@ -670,6 +798,9 @@ class Driver:
 
     def _meddle(self) -> None:
         world = self.world
+        if world.snapshot.verdict is not None:
+            self.rng.choice([world.time_out, world.redispatch])()
+            return
         acts: list[Callable[[], None]] = [world.cancel, world.time_out, world.redispatch]
         acts.append(world.resume if world.snapshot.paused else world.pause)
         ready = [ref for ref, row in world.rows.items() if row.state is StepState.READY]

@@ -277,3 +277,34 @@ def test_the_waits_of_a_run_are_told_by_what_needs_a_person_first() -> None:
     run.go("a", Waiting(kind="timer"))
     run.go("b", Waiting(kind="person", key="b"))
     assert (run.state, run.waiting_for) == (RunState.WAITING, "person")
+
+
+UNDO = {"compensate": {"tool": "noop", "retry": {"max_retries": 0}}}
+
+
+def test_a_run_that_is_being_undone_says_so_until_it_ends() -> None:
+    run = run_of({"a": UNDO, "b": {"needs": ["a"]}})
+    run.go("a", DONE)
+    run.go("b", BROKE)
+    assert (run.state, run.fate("a")) == (RunState.COMPENSATING, "compensating")
+    assert run.claim(run.refer("undo:a"))
+    assert run.state is RunState.COMPENSATING
+    run.settle(run.refer("undo:a"), DONE)
+    assert (run.state, run.fate("a")) == (RunState.FAILED, "compensated")
+
+
+def test_a_step_whose_compensation_fails_stays_done() -> None:
+    run = run_of({"a": UNDO, "b": {"needs": ["a"]}})
+    run.go("a", DONE)
+    run.go("b", BROKE)
+    run.go("undo:a", BROKE)
+    assert (run.state, run.fate("a")) == (RunState.FAILED, "completed")
+
+
+def test_a_time_limit_does_not_stop_the_undoing() -> None:
+    run = run_of({"a": UNDO, "b": {"needs": ["a"]}})
+    run.go("a", DONE)
+    run.go("b", BROKE)
+    run.time_out()
+    run.go("undo:a", DONE)
+    assert (run.state, run.fate("a")) == (RunState.FAILED, "compensated")
