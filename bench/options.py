@@ -15,6 +15,9 @@ def add_options(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--quick", action="store_true", help="fewer samples: a first impression")
     parser.add_argument(
+        "--ours", action="store_true", help="leave plain Celery out: quicker, and no ratios"
+    )
+    parser.add_argument(
         "--profile", action="store_true", help="where the engine's time goes, in one thread"
     )
     parser.add_argument(

@@ -23,8 +23,8 @@ class Row:
 class Figure:
     """One figure: our row against the better of plain Celery's, or against a number.
 
-    ``target`` bounds ``measure``: the ratio, or with ``as_difference`` ours less theirs, or our
-    value itself when there is no reference.
+    ``target`` bounds ``measure``: the ratio, or with ``as_difference`` ours less theirs, or with
+    ``as_number`` our value itself.
     """
 
     name: str
@@ -34,6 +34,7 @@ class Figure:
     plain: Sequence[Row] = ()
     more_is_better: bool = False
     as_difference: bool = False
+    as_number: bool = False
     target: float
     note: str = ""
     details: Sequence[str] = ()
@@ -47,17 +48,21 @@ class Figure:
         return best(self.plain, key=lambda row: row.value)
 
     @property
-    def measure(self) -> float:
-        """What the target bounds."""
-        if self.reference is None:
+    def measure(self) -> float | None:
+        """What the target bounds; None when the reference was left out."""
+        if self.as_number:
             return self.ours.value
+        if self.reference is None:
+            return None
         if self.as_difference:
             return self.ours.value - self.reference.value
         return self.ours.value / self.reference.value
 
     @property
-    def is_met(self) -> bool:
-        """Whether the target holds."""
+    def is_met(self) -> bool | None:
+        """Whether the target holds; None when nobody can tell."""
+        if self.measure is None:
+            return None
         return self.measure >= self.target if self.more_is_better else self.measure <= self.target
 
 
@@ -95,7 +100,7 @@ def as_json(figure: Figure) -> str:
         "ours": {"value": figure.ours.value, **figure.ours.shown},
         "plain": {row.side: {"value": row.value, **row.shown} for row in figure.plain},
         "reference": None if reference is None else reference.side,
-        _kind(figure): round(figure.measure, 3),
+        _kind(figure): figure.measure and round(figure.measure, 3),
         "target": figure.target,
         "met": figure.is_met,
         "note": figure.note,
@@ -104,12 +109,14 @@ def as_json(figure: Figure) -> str:
 
 
 def _kind(figure: Figure) -> str:
-    if figure.reference is None:
+    if figure.as_number:
         return "value"
     return "difference" if figure.as_difference else "ratio"
 
 
 def _verdict(figure: Figure) -> str:
+    if figure.measure is None:
+        return "no reference was measured"
     sign = ">=" if figure.more_is_better else "<="
     against = "" if figure.reference is None else f" against {figure.reference.side}"
     word = "met" if figure.is_met else "MISSED"

@@ -8,9 +8,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench import machine, plain
+from bench import machine
 from bench.documents import BODIES
 from bench.marks import FILE_VARIABLE, Marks
+from bench.plain import Layout
 from bench.sides import Ours, Plain, Side
 from bench.workers import Crew
 from config.embedded import Child
@@ -74,11 +75,10 @@ class Stage:
 
 
 @contextmanager
-def staged(folder: Path, *, quick: bool, with_early: bool) -> Iterator[Stage]:
-    """Workers of both sides for the length of the block."""
+def staged(folder: Path, layouts: Sequence[Layout], *, quick: bool) -> Iterator[Stage]:
+    """Workers of the product and of plain Celery's ``layouts`` for the length of the block."""
     path = Path(os.environ[FILE_VARIABLE])
     path.touch(mode=0o600)
-    layouts = plain.LATE + (plain.EARLY if with_early else ())
     with ExitStack() as running:
         crew = Crew(folder, running)
         product = crew.product()
@@ -86,8 +86,8 @@ def staged(folder: Path, *, quick: bool, with_early: bool) -> Iterator[Stage]:
         yield Stage(
             quick=quick,
             ours=Ours(),
-            late=[Plain(layout) for layout in plain.LATE],
-            early=[Plain(layout) for layout in plain.EARLY] if with_early else [],
+            late=[Plain(layout) for layout in layouts if layout.acks_late],
+            early=[Plain(layout) for layout in layouts if not layout.acks_late],
             marks=Marks(path),
             crew=crew,
             processes={

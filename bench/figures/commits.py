@@ -34,6 +34,7 @@ def measure(stage: Stage) -> Iterator[Figure]:
         title="writing commits a step, whole run of 10 (start, claims, settles, end, outbox)",
         unit="commits",
         ours=Row(side=stage.ours.name, value=a_step, shown={"round trips a step": trips}),
+        as_number=True,
         target=1.2,
         details=lines([one for one in found if _counts(one)], runs * CHAIN_STEPS, limit=15),
     )

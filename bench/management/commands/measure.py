@@ -12,6 +12,7 @@ from django.core.management.base import BaseCommand
 from bench import machine
 from bench.figures import commits, fanout, gap, start, throughput
 from bench.options import FIGURES, add_options
+from bench.plain import EARLY, LATE
 from bench.profiling import profile
 from bench.report import as_json, table
 from bench.stage import Stage, staged
@@ -42,7 +43,10 @@ class Command(BaseCommand):
             return
         wanted = options["names"] or FIGURES
         folder = Path(os.environ["DATA_DIR"]) / "logs"
-        with staged(folder, quick=options["quick"], with_early="throughput" in wanted) as stage:
+        layouts = () if options["ours"] else LATE
+        if "throughput" in wanted and layouts:
+            layouts += EARLY
+        with staged(folder, layouts, quick=options["quick"]) as stage:
             self._measure(stage, wanted)
 
     def _measure(self, stage: Stage, wanted: list[str] | tuple[str, ...]) -> None:
