@@ -110,11 +110,13 @@ SELECT run_id, step, format('started again at %%s, nothing ended it since', seq)
 _NOT_LOST = """
 SELECT r.id, '', format('the run is %%s, but nothing of it moves or waits', r.state)
   FROM orchestrator_run r
- WHERE r.id = ANY(%(runs)s) AND r.state IN ('pending', 'running', 'waiting')
+ WHERE r.id = ANY(%(runs)s) AND r.state IN ('pending', 'running', 'waiting', 'compensating')
    AND NOT EXISTS (
      SELECT 1 FROM orchestrator_step s WHERE s.run_id = r.id
-        AND s.state = ANY(CASE r.state WHEN 'waiting' THEN ARRAY['waiting']
-                          ELSE ARRAY['ready', 'running', 'retrying'] END))
+        AND s.state = ANY(CASE r.state
+          WHEN 'waiting' THEN ARRAY['waiting']
+          WHEN 'compensating' THEN ARRAY['ready', 'running', 'retrying', 'waiting']
+          ELSE ARRAY['ready', 'running', 'retrying'] END))
 """
 _OLD_MESSAGES = """
 SELECT run_id, '', format('%%s waits since %%s (%%s attempts) %%s', topic, due_at, attempts, error)

@@ -181,8 +181,11 @@ def test_a_gates_key_is_no_signal_that_goes_around_its_people(carrier: Carrier) 
     assert state(run) == "waiting"
 
 
-def test_an_executor_may_raise_anything(carrier: Carrier, settings: Any) -> None:
+def test_an_executor_may_raise_anything(
+    carrier: Carrier, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     """What cannot be stored is still the attempt's failure, not its worker's death."""
+    caplog.set_level("CRITICAL", "orchestrator.engine.work")  # xdist cannot carry such a traceback
     executors = {**settings.ORCHESTRATOR["EXECUTORS"], "wait": "tests.engine.probes.Rude"}
     settings.ORCHESTRATOR = {**settings.ORCHESTRATOR, "EXECUTORS": executors}
     run = ran(carrier, {"a": {**GO, "retry": {"max_retries": 0}}})
