@@ -15,6 +15,7 @@ from orchestrator.core import planning
 from orchestrator.core.decision import Ref
 from orchestrator.core.errors import ErrorClass, StepError
 from orchestrator.core.outcomes import Failed
+from orchestrator.core.states import RunState
 from orchestrator.engine import outbox, ports
 from orchestrator.engine.blueprints import compiled
 from orchestrator.engine.effects import after_loss
@@ -89,6 +90,8 @@ def _redispatch(found: tuple[UUID, list[Ref]]) -> bool:
         decision = planning.redispatch(workflow, run.snapshot, stale)
         if not decision.dispatch:
             return False
+        if run.state is RunState.PENDING:
+            decision.run_state = RunState.PENDING  # a message sent is no step begun
         settled = Settled(run_id=run_id, workflow=workflow)
         change = Change(run=run, workflow=workflow, decision=decision)
         apply_change(change, Values(run, workflow), settled)
