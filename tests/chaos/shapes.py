@@ -57,7 +57,7 @@ def some_input(rng: random.Random, pace_ms: int) -> Input:
     """An input that every shape takes; each body takes ``pace_ms`` on average."""
     return {
         "value": rng.randrange(1000),
-        "sleep_ms": rng.randrange(2 * pace_ms + 1),
+        "sleep_ms": rng.randrange(pace_ms // 2, pace_ms * 3 // 2 + 1),
         "items": [rng.randrange(100) for _ in range(rng.randrange(3, 14))],
     }
 

@@ -25,9 +25,10 @@ CALLER = Principal(tenant=TENANT, actor="service:chaos", scopes=ALL_SCOPES)
 FLEET = (*EVERYTHING, "beat", "beat")
 OVER = ("completed", "failed", "cancelled", "timed_out")
 STEP_S = 0.2
-PLACES = 5  # bodies that run at a time, about; BODIES: of a run, on average
+PLACES = 3  # bodies that run at a time, about; BODIES: of a run, on average
 BODIES = 6.5
 CALM_S = 10.0
+QUIET_S = 10.0
 STARTS = 0.2  # of the storm, in which the runs are started; then all are under way
 
 Answer = TypeVar("Answer")
@@ -81,7 +82,7 @@ class Storm:
         self.world.fleet.start_ready(FLEET)
         shapes.publish_shapes(*shapes.ALL)
         self._began = time.monotonic()
-        self._moved_at, self._seen = self._began, -1
+        self._moved_at, self._seen, self._said_at = self._began, -1, self._began
         next_monkey, plan = self._began + self.every_s, self._plan()
         while not self._is_over():
             now = time.monotonic()
@@ -92,6 +93,8 @@ class Storm:
             self._revive()
             if not self._watch():
                 return
+            if now - self._said_at > QUIET_S:
+                self._tell("")
             self.world.fleet.listen(STEP_S)
         self._revive()
         self._go_on()
@@ -105,9 +108,13 @@ class Storm:
 
     def _let_loose(self, monkey: Monkey) -> None:
         name = monkey.__name__.replace("_", " ")
-        self.say(f"{name}")
+        self._tell(name)
         monkey(self.world, self.rng)
         self.done[name] += 1
+
+    def _tell(self, what: str) -> None:
+        self._said_at = time.monotonic()
+        self.say(what)
 
     def _revive(self) -> None:
         """What the stack's supervisor does: a part that has ended is started again."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from tests.chaos import shapes
+from tests.chaos import checks, shapes
 from tests.chaos.processes import World, world
 from tests.tasks.conftest import CHORD, Place
 
@@ -49,6 +49,30 @@ def test_a_start_is_accepted_at_once_while_the_broker_is_away(
     place.await_end([run], seconds=20)
     place.assert_right(shape, run)
     assert took < 3
+
+
+def test_the_checker_sees_a_body_that_runs_again_after_its_completion(
+    place: Place, whole: World
+) -> None:
+    run = place.start(CHORD)
+    place.await_end([run])
+    place.fleet.until(lambda: not checks.breaches(), 10)  # other tests' runs are over, too
+
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO chaos_ledger SELECT gen_random_uuid(), run, step, scope, attempt, fence,"
+            " pid, clock_timestamp() FROM chaos_ledger WHERE run = %s AND step = 'join'"
+            " RETURNING call",
+            [run],
+        )
+        (call,) = cursor.fetchone()
+        found = checks.breaches()
+        cursor.execute("DELETE FROM chaos_ledger WHERE call = %s", [call])
+
+    assert [line.partition(" (")[0] for line in found] == [
+        "a body began after its step was committed as completed",
+        "one attempt ran twice",
+    ]
 
 
 def test_no_worker_ends_when_the_broker_is_killed_under_running_bodies(

@@ -77,6 +77,19 @@ def test_a_copy_that_finds_nothing_to_do_ends_its_chain(
     assert len(meddler.taken) == 21 + 11  # the copies of the first link, then each link once
 
 
+def test_without_pulse_the_ticks_of_two_beats_fire_timers_and_find_lost_messages(
+    quiet: Place,
+) -> None:
+    waits, lost = quiet.start(shapes.PAUSE), quiet.start(SHORT)
+    quiet.world.flush_broker()
+
+    quiet.fleet.start_ready((*WORKERS, "beat", "beat"))
+    quiet.await_end([waits, lost])
+
+    quiet.assert_right(shapes.PAUSE, waits)
+    quiet.assert_right(SHORT, lost)
+
+
 def test_only_headers_of_chords_store_a_result(quiet: Place) -> None:
     with Meddler(quiet.world.urls["BROKER_URL"], faithful) as meddler:
         quiet.fleet.start_ready(WORKERS, read_url=read_url(quiet.world.urls["BROKER_URL"]))
