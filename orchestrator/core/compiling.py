@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from orchestrator.core import compiled
@@ -20,9 +21,10 @@ from orchestrator.core.definition import (
     run_timeout,
 )
 from orchestrator.core.document import Edge as DocumentEdge
-from orchestrator.core.errors import InvariantBroken
+from orchestrator.core.errors import ErrorClass, InvariantBroken
 from orchestrator.core.expressions import Program, compile_expression, compile_template
 from orchestrator.core.graph import longest_remaining
+from orchestrator.core.policies import Retry
 
 PARKING_TIMEOUT_S = 60.0
 """Time for the body of a step that only parks: a gate, a wait, a child's start."""
@@ -197,7 +199,7 @@ def _step(  # noqa: PLR0913 - one row of a table, each cell has its own source
         child_timeout_s=(
             timeout.total_seconds() if timeout and isinstance(step, SubWorkflowStep) else None
         ),
-        retry=effective_retry(step, document.defaults),
+        retry=_retry(step, document),
         fallback=by_key[step.fallback] if step.fallback else None,
         owner=owner,
         on_error=step.on_error or document.on_error,
@@ -215,6 +217,16 @@ _JOIN = {
     "any": Join.AT_LEAST,
     "at_least": Join.AT_LEAST,
 }
+
+
+def _retry(step: AnyStep, document: Document) -> Retry:
+    """The policy in force. A wait that runs out is an answer, not a hiccup: it is tried again only
+    if the step's own ``on`` says so."""
+    retry = effective_retry(step, document.defaults)
+    parks = isinstance(step, HumanGateStep | WaitStep | SubWorkflowStep)
+    if parks and (step.retry is None or step.retry.on is None):
+        return replace(retry, on=retry.on - {ErrorClass.TIMEOUT})
+    return retry
 
 
 def _for_each(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from functools import partial
 from uuid import UUID
 
 from django.db import transaction
@@ -20,6 +21,7 @@ from orchestrator.engine import children, inbox, outbox
 from orchestrator.engine.blueprints import compiled
 from orchestrator.engine.crash import crash_point
 from orchestrator.engine.leases import keeper
+from orchestrator.engine.patience import outlast
 from orchestrator.engine.ports import LaneControl
 from orchestrator.engine.settle import carry_out, decide
 from orchestrator.engine.settled import Settled
@@ -64,7 +66,7 @@ def run_step(order: Order, control: LaneControl) -> int:
             takes_next=engine_settings().fuse and control.takes_next(),
             carried=order.carried,
         )
-        work = settle(work, answer, lane)
+        work = outlast(partial(settle, work, answer, lane))
     return count
 
 

@@ -104,6 +104,7 @@ class RunLine(Answer):
     state: str
     waiting_for: str | None
     outcome: str | None
+    compensation: str | None
     correlation_id: str
     started_by: str
     parent_instance_id: UUID | None

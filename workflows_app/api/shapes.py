@@ -24,6 +24,7 @@ def run_line(run: Run) -> dict[str, Any]:
         "state": run.state,
         "waiting_for": run.waiting_for or None,
         "outcome": run.outcome or None,
+        "compensation": run.compensation or None,
         "correlation_id": run.correlation_id,
         "started_by": run.started_by,
         "parent_instance_id": run.parent_id,

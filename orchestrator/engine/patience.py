@@ -1,0 +1,37 @@
+"""Outlasting a database that is away for a moment: a result in hand is not thrown away.
+
+The whole unit is repeated on a lost connection, a deadlock or a serialization failure (DESIGN
+section 2, 11). If the lost answer was that of a COMMIT, the repetition finds the step settled and
+changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from django.db import InterfaceError, OperationalError, connection
+
+logger = logging.getLogger(__name__)
+
+PATIENCE_S = 30.0
+_PAUSE_S = (0.05, 0.5)
+
+Result = TypeVar("Result")
+
+
+def outlast(act: Callable[[], Result], *, patience_s: float = PATIENCE_S) -> Result:
+    """``act()``, repeated while the database is away; after ``patience_s`` the error is raised."""
+    give_up_at = time.monotonic() + patience_s
+    while True:
+        try:
+            return act()
+        except (OperationalError, InterfaceError):
+            if connection.in_atomic_block or time.monotonic() > give_up_at:
+                raise
+            logger.warning("the database is away; a result in hand is kept and tried again")
+            connection.close()
+            time.sleep(random.uniform(*_PAUSE_S))  # noqa: S311 - spreads the return
