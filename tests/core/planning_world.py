@@ -352,6 +352,7 @@ class World:
     def _reopen(self, decision: Decision) -> None:
         for position in decision.reopened:
             self._anew(Ref(position), StepState.BLOCKED)
+            self.routes.pop(position, None)
             for ref, row in self.rows.items():
                 if ref.position == position and ref.item is not None:
                     row.state = StepState.SKIPPED
