@@ -22,15 +22,19 @@ from orchestrator.engine.reading import (
     picture,
     step_items,
 )
+from orchestrator.engine.repair import ACTIONS, repair_run
+from orchestrator.engine.repair_order import RepairReport
 from orchestrator.engine.start import start_run
 from orchestrator.engine.steps import Order, run_step
 
 __all__ = [
+    "ACTIONS",
     "Dispatcher",
     "InstalledParts",
     "LaneControl",
     "Order",
     "Overview",
+    "RepairReport",
     "RunPicture",
     "SignalResult",
     "StepPicture",
@@ -48,6 +52,7 @@ __all__ = [
     "picture",
     "pinned_digest",
     "register_blueprint",
+    "repair_run",
     "resume_run",
     "run_step",
     "send_signal",

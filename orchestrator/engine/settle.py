@@ -209,6 +209,8 @@ def _prepare_claim(change: Change, values: Values, row: StepRow) -> None:
         claim_row = None
     else:
         claim_row = rows.read_item(change.run.id, step.key, writing.scope_of(ref.item))
+        if claim_row is not None and ref.item is None and ref.position in change.decision.again:
+            claim_row = replace(claim_row, n_retries=0, n_lost=0, round=1, previous=None)
     change.claim_row = claim_row
     change.prepared = prepare(values, step, claim_row)
 
@@ -245,11 +247,19 @@ def carry_out(
     settled = Settled(run_id=run.id, workflow=workflow)
     apply_change(change, values, settled)
     consequences.write_consequences(change, row, outcome, settled, lost=lost)
+    close_loops(change, values, settled, lane=lane)
+    return settled
+
+
+def close_loops(
+    change: Change, values: Values, settled: Settled, *, lane: Lane | None = None
+) -> None:
+    """Each for_each that the change made whole completes or gives up, by a decision of its own."""
+    run, workflow = change.run, change.workflow
     for position in change.decision.loops_done:
         loops.set_loop_output(run.id, workflow.steps[position].key)
         follow = _close_loop(run, workflow, values, position, lane=lane)
         apply_change(follow, values, settled)
-    return settled
 
 
 def apply_change(change: Change, values: Values, settled: Settled) -> None:
@@ -263,6 +273,7 @@ def apply_change(change: Change, values: Values, settled: Settled) -> None:
     if decision.claim is not None:
         settled.claim, settled.claim_row = decision.claim, change.claim_row
         settled.prepared, settled.at = change.prepared, at
+        settled.asked_at = change.asked_at
 
 
 def _close_loop(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,7 +18,7 @@ from orchestrator.core.states import StepState
 from orchestrator.engine import ending
 from orchestrator.engine.values import Values
 from orchestrator.engine.work import Prepared, worker_name
-from orchestrator.models import loops, moves, outbox_rows, step_moves, timer_rows
+from orchestrator.models import loops, moves, outbox_rows, repair_rows, step_moves, timer_rows
 from orchestrator.models.moves import Write
 from orchestrator.models.rows import RunRow, StepRow
 
@@ -41,6 +42,7 @@ class Change:
     actor: str = ""
     child_id: UUID | None = None
     posted: list[int] = field(default_factory=list)
+    asked_at: float = 0.0
 
 
 def scope_of(index: int | None) -> str:
@@ -79,6 +81,7 @@ def write(change: Change, values: Values) -> datetime:
         worker=worker_name(),
         lease=engine_settings().lease,
     )
+    change.asked_at = time.monotonic()
     at = moves.apply_decision(write)
     run.version += 1
     run.state = decision.run_state
@@ -214,6 +217,8 @@ def release(change: Change) -> None:
     """Items of each for_each that were let go become READY, and failed steps that are tried again.
     Before ``write``, since the lane may claim one of them in it; the run is locked."""
     decision = change.decision
+    repair_rows.reopen_steps(change.run.id, decision.reopened)
+    repair_rows.resume_loops(change.run.id, decision.loops_again)
     if decision.again:
         step_moves.ready_again(change.run.id, decision.again)
     released: dict[int, list[int]] = {}

@@ -4,6 +4,7 @@ from orchestrator.models.blueprint import Blueprint, EdgeDefinition, StepDefinit
 from orchestrator.models.effect import Effect
 from orchestrator.models.history import Event
 from orchestrator.models.outbox import Outbox
+from orchestrator.models.repair import Repair
 from orchestrator.models.run import Run
 from orchestrator.models.signal import Signal
 from orchestrator.models.step import Attempt, DeadLetter, Step
@@ -17,6 +18,7 @@ __all__ = [
     "Effect",
     "Event",
     "Outbox",
+    "Repair",
     "Run",
     "Signal",
     "Step",

@@ -38,6 +38,11 @@ def insert_items(run_id: UUID, step: StepPlan, items: Sequence[Any]) -> None:
             [dumps(item) for item in items],
         ],
     )
+    execute(  # a list that is shorter than before: what is beyond it does not count
+        "UPDATE orchestrator_step SET state = 'skipped' WHERE run_id = %s AND key = %s"
+        " AND index >= %s AND state <> 'skipped'",
+        [run_id, step.key, len(ids)],
+    )
 
 
 def release_items(run_id: UUID, key: str, indexes: list[int], queued: list[int]) -> None:
@@ -57,7 +62,7 @@ def set_loop_output(run_id: UUID, key: str) -> None:
         "UPDATE orchestrator_step p SET output = ("
         "  SELECT coalesce(jsonb_agg(CASE WHEN i.state = 'completed' THEN i.output END"
         "    ORDER BY i.index), '[]') FROM orchestrator_step i"
-        "  WHERE i.run_id = p.run_id AND i.key = p.key AND i.index IS NOT NULL)"
+        "  WHERE i.run_id = p.run_id AND i.key = p.key AND i.index < p.items_total)"
         " WHERE p.run_id = %s AND p.key = %s AND p.scope = ''",
         [run_id, key],
     )

@@ -107,7 +107,10 @@ class Attempt(models.Model):
 
 
 class DeadLetter(models.Model):
-    """A step that gave up, with the reason; partitioned by tenant, workflow and service."""
+    """A step that gave up, with the reason; partitioned by tenant, workflow and service.
+
+    ``retried_at``: when the step was set to run again, by whatever way; null: it is still open.
+    """
 
     id = models.BigAutoField(primary_key=True)
     step = models.ForeignKey(Step, models.CASCADE, related_name="dead_letters")
@@ -119,10 +122,16 @@ class DeadLetter(models.Model):
     error = models.JSONField()
     attempts = models.PositiveIntegerField()
     created_at = models.DateTimeField()
+    retried_at = models.DateTimeField(null=True)
 
     class Meta:
         indexes = [
-            models.Index(fields=["tenant", "workflow", "-id"], name="orchestrator_dead_letters")
+            models.Index(fields=["tenant", "workflow", "-id"], name="orchestrator_dead_letters"),
+            models.Index(
+                fields=["tenant", "-id"],
+                name="orchestrator_letters_open",
+                condition=Q(retried_at__isnull=True),
+            ),
         ]
 
     def __str__(self) -> str:

@@ -27,36 +27,46 @@ def mark_dispatched(run_id: UUID, names: Sequence[tuple[str, str]]) -> None:
 
 
 def ready_again(run_id: UUID, positions: list[int]) -> None:
-    """Failed steps that had paused their run are READY again, with fresh retries and rounds."""
+    """Steps that failed, or that a repair reopened, are READY again, with fresh retries and rounds;
+    their dead letters are answered."""
     execute(
-        "UPDATE orchestrator_step SET state = 'ready', ready_at = orchestrator_now(), error = NULL,"
-        " n_retries = 0, n_lost = 0, round = 1, previous = NULL, finished_at = NULL,"
-        " dispatched_at = NULL, n_dispatched = 0"
-        " WHERE run_id = %s AND position = ANY(%s) AND scope = ''"
-        " AND state IN ('failed', 'timed_out')",
+        "WITH again AS (UPDATE orchestrator_step SET state = 'ready',"
+        "  ready_at = orchestrator_now(), error = NULL, n_retries = 0, n_lost = 0, round = 1,"
+        "  previous = NULL, finished_at = NULL,"
+        "  dispatched_at = NULL, n_dispatched = 0"
+        "  WHERE run_id = %s AND position = ANY(%s) AND scope = ''"
+        "  AND state IN ('failed', 'timed_out', 'blocked') RETURNING id)"
+        " UPDATE orchestrator_deadletter d SET retried_at = orchestrator_now()"
+        " FROM again WHERE d.step_id = again.id AND d.retried_at IS NULL",
         [run_id, positions],
     )
 
 
 def excuse(run_id: UUID, positions: list[int]) -> None:
-    """Failed steps that are optional count as skipped; their error stays to be seen."""
+    """Failed steps that are optional count as skipped (their error stays to be seen), and so do
+    reopened ones that nothing reaches any more."""
     execute(
-        "UPDATE orchestrator_step SET state = 'skipped'"
+        "UPDATE orchestrator_step SET state = 'skipped',"
+        " finished_at = coalesce(finished_at, orchestrator_now())"
         " WHERE run_id = %s AND position = ANY(%s) AND scope = ''"
-        " AND state IN ('failed', 'timed_out')",
+        " AND state IN ('failed', 'timed_out', 'blocked')",
         [run_id, positions],
     )
 
 
 def insert_failed(*, run_id: UUID, step: StepPlan, error: Any) -> None:
-    """A step that failed before it could start (a condition of its own did not hold water)."""
+    """A step that failed before it could start (a condition of its own did not hold water); its
+    row is there already when a repair had reopened it."""
     execute(
         "INSERT INTO orchestrator_step (id, run_id, key, scope, position, type, queue, state,"
         " error, ready_at, finished_at, waiting_for, waiting_key, why, attempt, n_retries, n_lost,"
         " round, fence, worker, n_dispatched, covered_by, cost_microusd, tokens_in, tokens_out,"
         " model)"
         " SELECT %s, %s, %s, '', %s, %s, %s, 'failed', %s::jsonb, t, t, '', '', '', 0, 0, 0, 1, 0,"
-        " '', 0, '', 0, 0, 0, '' FROM orchestrator_now() t",
+        " '', 0, '', 0, 0, 0, '' FROM orchestrator_now() t"
+        " ON CONFLICT (run_id, key, scope) DO UPDATE SET state = 'failed',"
+        "  error = excluded.error, finished_at = excluded.finished_at"
+        "  WHERE orchestrator_step.state = 'blocked'",
         [new_id(), run_id, step.key, step.position, step.type, step.queue, dumps(error)],
     )
 
@@ -103,7 +113,7 @@ def cancel_steps(
             "  SELECT id, waiting_for AS waited_for FROM orchestrator_step"
             "  WHERE run_id = %s AND ("
             "    (position = ANY(%s) AND scope = ''"
-            "      AND state IN ('ready', 'running', 'retrying', 'waiting'))"
+            "      AND state IN ('blocked', 'ready', 'running', 'retrying', 'waiting'))"
             "    OR (key = ANY(%s) AND scope <> ''"
             "      AND state IN ('blocked', 'ready', 'retrying', 'waiting'))"
             "    OR (key = ANY(%s) AND scope <> '' AND state = 'running'))"

@@ -23,10 +23,13 @@ SELECT r.id, '', format('%%s events up to %%s, next_seq is %%s', e.n, e.last, r.
       FROM orchestrator_event WHERE run_id = r.id) e
  WHERE r.id = ANY(%(runs)s) AND (e.first <> 1 OR e.n <> e.last OR e.last + 1 <> r.next_seq)
 """
+# What a person finds out about an effect of a run that is over is noted behind its end.
 _LAST_WORD = f"""
 SELECT r.id, '', format('the run is %%s, its last event is %%s', r.state, e.type)
   FROM orchestrator_run r LEFT JOIN LATERAL (
-    SELECT type FROM orchestrator_event WHERE run_id = r.id ORDER BY seq DESC LIMIT 1) e ON true
+    SELECT type FROM orchestrator_event
+     WHERE run_id = r.id AND type <> 'repair.settle_effect'
+     ORDER BY seq DESC LIMIT 1) e ON true
  WHERE r.id = ANY(%(runs)s)
    AND (r.state IN {_OVER}) <> (coalesce(e.type, '') IN (
      'run.completed', 'run.failed', 'run.cancelled', 'run.timed_out'))
