@@ -96,6 +96,7 @@ def publish(tenant: str, source: bytes, media_type: str, *, actor: str) -> Publi
             value=loaded.value,
             canonical=canonical_json(loaded.value),
             pins=pins,
+            version=_next_number(workflow),
         )
         version = workflow.versions.filter(blueprint=blueprint).first()
         created = version is None
@@ -118,15 +119,19 @@ def _locked(tenant: str, document: Document) -> Workflow:
 def _next_version(
     workflow: Workflow, blueprint: Blueprint, source: bytes, media_type: str, actor: str
 ) -> WorkflowVersion:
-    last: int | None = workflow.versions.aggregate(last=Max("number"))["last"]
     return WorkflowVersion.objects.create(
         workflow=workflow,
-        number=(last or 0) + 1,
+        number=_next_number(workflow),
         blueprint=blueprint,
         source=source.decode("utf-8-sig"),
         media_type=media_type,
         published_by=actor,
     )
+
+
+def _next_number(workflow: Workflow) -> int:
+    last: int | None = workflow.versions.aggregate(last=Max("number"))["last"]
+    return (last or 0) + 1
 
 
 def _make_default(version: WorkflowVersion) -> None:

@@ -26,6 +26,7 @@ class Settled:
     claim_row: StepRow | None = None
     prepared: Prepared | None = None
     at: datetime | None = None
+    asked_at: float = 0.0
 
     children: list[Settled] = field(default_factory=list)
 

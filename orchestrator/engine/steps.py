@@ -58,6 +58,9 @@ def run_step(order: Order, control: LaneControl) -> int:
     work = claim(order)
     count = 0
     while work is not None:
+        if work.is_stale(engine_settings().lease):
+            logger.warning("step %s: this process stood still past its lease", work.row.id)
+            break
         with keeper.holding(work.row.id, work.row.fence, timeout_s=work.step.timeout_s):
             answer = _perform(work)
         count += 1
@@ -120,6 +123,7 @@ def _claim_once(order: Order, *, locked: bool) -> Work | None:
             claim_row=row,
             prepared=change.prepared,
             at=at,
+            asked_at=change.asked_at,
         ),
         run,
         values,
@@ -147,6 +151,7 @@ def _work(settled: Settled, run: RunRow, values: Values) -> Work | None:
         row=row,
         prepared=settled.prepared,
         at=at,
+        asked_at=settled.asked_at,
     )
 
 
@@ -200,6 +205,7 @@ def _settle_alone(work: Work, answer: Answer, lane: Lane) -> tuple[Work | None] 
         claim_row=change.claim_row,
         prepared=change.prepared,
         at=at,
+        asked_at=change.asked_at,
     )
     settled.send()
     return (_work(settled, run, work.values),)

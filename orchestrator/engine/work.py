@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -52,7 +53,8 @@ class Answer:
 
 @dataclass(slots=True)
 class Work:
-    """An attempt under our lease. ``at`` is the database's instant of the claim."""
+    """An attempt under our lease. ``at`` is the database's instant of the claim, ``asked_at`` our
+    own clock's (``time.monotonic``) just before it."""
 
     run: RunRow
     workflow: CompiledWorkflow
@@ -61,6 +63,12 @@ class Work:
     row: StepRow
     prepared: Prepared
     at: datetime
+    asked_at: float
+
+    def is_stale(self, lease: timedelta) -> bool:
+        """Whether this process stood still for so long that the lease is over before the body
+        began: somebody else may have the step by now, so the body must not run."""
+        return time.monotonic() - self.asked_at >= lease.total_seconds()
 
     @property
     def ref(self) -> Ref:

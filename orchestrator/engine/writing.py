@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -43,6 +44,7 @@ class Change:
     child_id: UUID | None = None
     posted: list[int] = field(default_factory=list)
     asked_at: float = 0.0
+    asked_at: float = 0.0
 
 
 def scope_of(index: int | None) -> str:
@@ -81,6 +83,7 @@ def write(change: Change, values: Values) -> datetime:
         worker=worker_name(),
         lease=engine_settings().lease,
     )
+    change.asked_at = time.monotonic()
     change.asked_at = time.monotonic()
     at = moves.apply_decision(write)
     run.version += 1
