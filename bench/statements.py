@@ -17,6 +17,11 @@ class Statement:
     total_ms: float
     is_top: bool
 
+    @property
+    def is_round_trip(self) -> bool:
+        """Sent by a client; PostgreSQL's own look for a foreign key passes for that, and is not."""
+        return self.is_top and "FROM ONLY" not in self.text
+
 
 def forget_statements(*, nested: bool = False) -> None:
     """Count from here on. ``nested``: statements inside functions too, which costs time."""

@@ -33,7 +33,7 @@ class Burst:
     @property
     def round_trips(self) -> float:
         """Statements that clients sent to PostgreSQL, a step."""
-        return sum(one.calls for one in self.found) / self.steps
+        return sum(one.calls for one in self.found if one.is_round_trip) / self.steps
 
     def cpu_ms(self, name: str) -> float:
         """CPU a step of the processes called ``name``."""
