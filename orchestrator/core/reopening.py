@@ -87,6 +87,8 @@ class Reopening(Turn):
 
     def concluded(self) -> Decision:
         """Choose what is sent, and say where the run stands."""
+        done = self.decision.loops_done  # a condition that failed may have ended the run since
+        self.decision.loops_done = [p for p in done if p in self.snapshot.loops]
         if not self.decision.loops_done:  # else ``close_loop`` follows, and chooses what starts
             admission.admit(self.workflow, self.decision, None)
         self.stand()
