@@ -20,6 +20,7 @@ from orchestrator.engine.control import apply_control
 from orchestrator.engine.inbox import end_wait
 from orchestrator.engine.values import Values
 from orchestrator.models import Run, rows
+from orchestrator.models.rows import StepRow
 
 
 @outbox.handles("child.ended")
@@ -29,7 +30,7 @@ def tell_parent(child_id: UUID, payload: dict[str, Any]) -> None:
     row = rows.read_step(UUID(payload["parent_step"]))
     if run is None or row is None or run.ended:
         return
-    if row.state != StepState.WAITING or row.waiting_for != "child":
+    if not _waits_for_child(row) or _newest_child(run.id, row.id) != child_id:
         return
     child = Run.objects.filter(pk=child_id).values("state", "output", "error", "outcome").get()
     workflow = compiled(run.blueprint_id)
@@ -50,11 +51,16 @@ def tell_parent(child_id: UUID, payload: dict[str, Any]) -> None:
 
 
 @outbox.handles("child.cancel")
-def cancel_children(_: UUID, payload: dict[str, Any]) -> None:
+def cancel_children(parent_id: UUID, payload: dict[str, Any]) -> None:
     """A parent's step no longer waits for its child: the child ends as cancelled."""
     step_id = UUID(payload["step_id"])
-    children = Run.objects.open().filter(parent_step=step_id).values_list("id", flat=True)
-    for child_id in children:
+    row = rows.read_step(step_id)
+    waits = row is not None and _waits_for_child(row)
+    wanted = _newest_child(parent_id, step_id) if waits else None
+    children = Run.objects.open().filter(parent=parent_id, parent_step=step_id)
+    for child_id in children.values_list("id", flat=True):
+        if child_id == wanted:
+            continue  # the step was retried meanwhile, and waits for this one
         run = rows.lock_run(child_id)
         if run is None or run.ended or run.snapshot.verdict is not None:
             continue
@@ -62,3 +68,13 @@ def cancel_children(_: UUID, payload: dict[str, Any]) -> None:
             compiled(run.blueprint_id), run.snapshot, reason="the parent run cancelled it"
         )
         apply_control(run, decision, actor="system:parent")
+
+
+def _waits_for_child(row: StepRow) -> bool:
+    return row.state == StepState.WAITING and row.waiting_for == "child"
+
+
+def _newest_child(parent_id: UUID, step_id: UUID) -> UUID | None:
+    """The child that a waiting step waits for: a retried step has begun a new one."""
+    children = Run.objects.filter(parent=parent_id, parent_step=step_id)
+    return children.order_by("-id").values_list("id", flat=True).first()
