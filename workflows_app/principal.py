@@ -13,6 +13,7 @@ class Scope(StrEnum):
     RUN_READ = "run:read"
     RUN_SIGNAL = "run:signal"
     RUN_OPERATE = "run:operate"
+    RUN_REPAIR = "run:repair"
     DEF_PUBLISH = "def:publish"
     DEF_READ = "def:read"
     GATE_READ = "gate:read"

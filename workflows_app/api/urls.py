@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from workflows_app.api import control, definitions, runs
+from workflows_app.api import control, dead_letters, definitions, repairs, runs
 
 urlpatterns = [
     path("workflows", runs.RunsView.as_view(), name="runs"),
@@ -13,6 +13,9 @@ urlpatterns = [
     path("workflows/<str:id>/pause", control.PauseView.as_view(), name="pause"),
     path("workflows/<str:id>/resume", control.ResumeView.as_view(), name="resume"),
     path("workflows/<str:id>/cancel", control.CancelView.as_view(), name="cancel"),
+    path("workflows/<str:id>/repair", repairs.RepairView.as_view(), name="repair"),
+    path("dead-letters", dead_letters.LettersView.as_view(), name="dead-letters"),
+    path("dead-letters/retry", dead_letters.RetryLettersView.as_view(), name="retry-letters"),
     path("definitions", definitions.DefinitionsView.as_view(), name="definitions"),
     path("definitions/validate", definitions.ValidateView.as_view(), name="validate"),
     path("definitions/<str:name>", definitions.DefinitionView.as_view(), name="definition"),
