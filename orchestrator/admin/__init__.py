@@ -5,6 +5,7 @@ State changes only through the engine's face, by a POST that was confirmed with 
 
 from orchestrator.admin.blueprints import BlueprintAdmin
 from orchestrator.admin.dead_letters import DeadLetterAdmin
+from orchestrator.admin.repairs import EffectAdmin, RepairAdmin
 from orchestrator.admin.runs import RunAdmin
 
-__all__ = ["BlueprintAdmin", "DeadLetterAdmin", "RunAdmin"]
+__all__ = ["BlueprintAdmin", "DeadLetterAdmin", "EffectAdmin", "RepairAdmin", "RunAdmin"]

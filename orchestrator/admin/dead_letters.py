@@ -16,11 +16,23 @@ from orchestrator.models import DeadLetter
 class DeadLetterAdmin(ReadOnlyPages[DeadLetter]):
     """Why a step gave up, and in which run."""
 
-    list_display = ("created_at", "reason", "workflow", "what", "message", "attempts", "tenant")
+    list_display = (
+        *("created_at", "reason", "workflow", "what", "message", "attempts", "retried_at"),
+        "tenant",
+    )
     list_filter = ("reason", WorkflowFilter, TenantFilter)
     list_select_related = ("step",)
     ordering = ("-id",)
-    fields = ("reason", "of_run", "what", "attempts", "service", "created_at", "error_text")
+    fields = (
+        "reason",
+        "of_run",
+        "what",
+        "attempts",
+        "service",
+        "created_at",
+        "retried_at",
+        "error_text",
+    )
     readonly_fields = fields
 
     @admin.display(description="step")
