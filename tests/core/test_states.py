@@ -10,6 +10,8 @@ from orchestrator.core.states import (
     StepState,
     may_move_run,
     may_move_step,
+    may_repair_run,
+    may_repair_step,
 )
 
 
@@ -43,3 +45,14 @@ def test_every_open_run_can_be_cancelled_failed_and_timed_out() -> None:
     for old in set(RunState) - RUN_TERMINAL:
         for end in RUN_TERMINAL - {RunState.COMPLETED}:
             assert may_move_run(old, end)
+
+
+def test_a_repair_takes_up_what_failed_or_was_cancelled_and_nothing_else() -> None:
+    ends = {old for old in RUN_TERMINAL if may_repair_run(old, RunState.RUNNING)}
+    assert ends == {RunState.FAILED, RunState.CANCELLED}
+
+
+def test_a_repair_undoes_no_undoing() -> None:
+    for old in (StepState.COMPENSATING, StepState.COMPENSATED):
+        assert not may_repair_step(old, StepState.READY)
+        assert not may_repair_step(old, StepState.BLOCKED)
