@@ -144,9 +144,10 @@ def _instant(name: str, text: str) -> datetime:
     head, _, tail = text.partition("T")
     try:
         at = datetime.fromisoformat(f"{head}T{tail.replace(' ', '+')}" if tail else head)
-    except ValueError:
+        # A zone may push the first or the last day out of what an instant can be.
+        return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
         raise _bad(name, "write an instant like 2026-01-31T12:00:00Z.") from None
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def _bad(name: str, detail: str) -> InvalidRequest:

@@ -212,6 +212,8 @@ def test_the_list_is_narrowed_by_each_filter(shop: Caller, carried) -> None:
         ("cursor", "AAAA"),
         ("cursor", "é"),
         ("started_after", "yesterday"),
+        ("started_after", "9999-12-31T23:59:59-23:59"),
+        ("started_after", "0001-01-01T00:00:00+23:59"),
         ("workflow", "a\x00b"),
         ("correlation_id", "\x00"),
     ],
