@@ -259,7 +259,8 @@ class Turn:
         if verdict is True:
             self._admit(step)
         elif verdict is False:
-            reason = "join_unmet" if n_taken else "no_branch_taken"
+            # An edge that is still open might be taken yet: then it is the join that is lost.
+            reason = "join_unmet" if n_taken or n_open else "no_branch_taken"
             self._skip(step, reason)
 
     def _admit(self, step: StepPlan) -> bool:

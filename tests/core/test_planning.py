@@ -308,3 +308,24 @@ def test_a_time_limit_does_not_stop_the_undoing() -> None:
     run.time_out()
     run.go("undo:a", DONE)
     assert (run.state, run.fate("a")) == (RunState.FAILED, "compensated")
+
+
+@pytest.mark.parametrize(
+    ("needs", "join", "reason"),
+    [
+        (["a", "b"], "strict", "join_unmet"),
+        (["a", "b"], {"at_least": 2}, "join_unmet"),
+        (["b"], "all", "no_branch_taken"),
+        (["b"], "any", "no_branch_taken"),
+    ],
+)
+def test_a_step_is_skipped_as_soon_as_its_join_is_lost_and_says_how(
+    needs: list[str], join: Any, reason: str
+) -> None:
+    """While ``a`` has not ended, it may still be taken: the join is what cannot be met."""
+    steps = {"a": {}, "b": {"when": "input.go"}, "c": {"needs": needs, "join": join}}
+    run = run_of(steps, Answers(false=("step b",)))
+    skipped = [
+        e for e in planning.begin(run.workflow, run.truth).events if e.type == "step.skipped"
+    ]
+    assert [e.payload["reason"] for e in skipped if e.ref == run.refer("c")] == [reason]
