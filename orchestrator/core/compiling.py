@@ -256,11 +256,14 @@ def _repeat(step: AnyStep) -> compiled.Repeat | None:
 
 
 def _signals(document: Document) -> dict[str, Mapping[str, Any] | None]:
-    """Declared signal names with their schema; a gate's key is one too (FORMAT section 4)."""
+    """Declared signal names with their schema; a gate's key is one too (FORMAT section 4).
+
+    A schema that one wait declares holds for all waits for that name.
+    """
     names: dict[str, Mapping[str, Any] | None] = {}
     for key, step in document.steps.items():
         if isinstance(step, WaitStep) and step.signal is not None:
-            names[step.signal] = step.schema_
+            names[step.signal] = names.get(step.signal) or step.schema_
         elif isinstance(step, HumanGateStep):
             names.setdefault(key, None)
     return names

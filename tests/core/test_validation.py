@@ -212,6 +212,16 @@ def test_each_kind_of_step_says_what_it_lacks(
     assert errors({"s": step}) == {problem}
 
 
+def test_one_signal_has_one_schema() -> None:
+    wait = {"type": "wait", "signal": "paid"}
+    amount, code = {"required": ["amount"]}, {"required": ["code"]}
+
+    differ = {"a": {**wait, "schema": amount}, "b": wait, "c": {**wait, "schema": code}}
+    assert errors(differ) == {("signal_schema_differs", "/steps/c/schema")}
+    same = {"a": {**wait, "schema": amount}, "b": wait, "c": {**wait, "schema": dict(amount)}}
+    assert errors(same) == set()
+
+
 def test_a_workflow_may_name_itself_as_a_child() -> None:
     assert errors({"s": {"type": "sub_workflow", "workflow": "example"}}) == set()
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from orchestrator.core.expressions import template_texts
 from orchestrator.core.policies import Route
 from orchestrator.core.problems import suggestion
@@ -23,7 +26,7 @@ Path = tuple[str | int, ...]
 
 
 def check_kinds(review: Review) -> None:
-    """Each step by its kind, then its loops and its queue."""
+    """Each step by its kind, then its loops and its queue; at last what signals declare."""
     for key, step in review.steps.items():
         match step:
             case RouterStep():
@@ -40,6 +43,7 @@ def check_kinds(review: Review) -> None:
                 check_tool_name(review, ("steps", key, "tool"), step.tool)
         _check_for_each(review, key, step)
         _check_queue(review, key, step)
+    _check_signals(review)
 
 
 def check_tool_name(review: Review, path: Path, name: str) -> None:
@@ -169,6 +173,22 @@ def _check_wait(review: Review, key: str, step: WaitStep) -> None:
         review.warn(
             "unused_key", ("steps", key, "schema"), "only a signal has a schema: remove it."
         )
+
+
+def _check_signals(review: Review) -> None:
+    """A payload is checked by its signal's name when it comes, before a waiter is chosen."""
+    first: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    for key, step in review.steps.items():
+        if not isinstance(step, WaitStep) or step.signal is None or step.schema_ is None:
+            continue
+        other, schema = first.setdefault(step.signal, (key, step.schema_))
+        if schema != step.schema_:
+            review.error(
+                "signal_schema_differs",
+                ("steps", key, "schema"),
+                f'signal "{step.signal}" has another schema at {other}: give both the same, or '
+                "name the signals differently.",
+            )
 
 
 def _check_child(review: Review, key: str, step: SubWorkflowStep) -> None:
