@@ -16,8 +16,9 @@ from django.core.signals import setting_changed
 class EngineSettings:
     """Measures of the engine. ``fuse`` False: every step is a message of its own.
 
-    A fused stretch gives way after ``stretch_steps`` steps or ``stretch_time`` of engine time,
-    and after ``stretch_polite`` when others wait on the queue (DESIGN section 3).
+    A fused stretch gives way after ``stretch_steps`` steps or ``stretch_time``; when others wait
+    on the queue, after ``stretch_polite`` and ``polite_steps`` (giving way costs a message, a
+    claim and a commit, so it is not done every other step).
     """
 
     fuse: bool = True
@@ -26,6 +27,7 @@ class EngineSettings:
     stretch_steps: int = 50
     stretch_time: timedelta = timedelta(milliseconds=200)
     stretch_polite: timedelta = timedelta(milliseconds=20)
+    polite_steps: int = 10
     stale_after: timedelta = timedelta(seconds=2)
     max_depth: int = 8
     max_items: int = 10_000

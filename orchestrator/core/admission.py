@@ -9,6 +9,11 @@ from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import Decision, Ref
 from orchestrator.core.snapshot import QUEUED, Code, Loop, Snapshot
 
+MAX_QUEUED = 16
+"""Messages of one run on their way at once; lanes take the rest as they go, and a claim that
+leaves few on their way sends for more."""
+FEW_QUEUED = 4
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
@@ -29,14 +34,16 @@ def admit(
 ) -> None:
     """Choose what the lane claims and what is dispatched; changes the decision's snapshot.
 
-    At most ``max_parallel`` bodies run or are on their way. Longest remaining path first; among
+    At most ``max_parallel`` bodies run or are on their way, at most ``MAX_QUEUED`` of them by
+    message. Longest remaining path first; among
     equals the lane prefers what follows the step it just settled (``near``).
     """
     snapshot = decision.snapshot
     if snapshot.paused:
         return  # with a verdict nothing but compensations is READY
     release_items(workflow, decision)
-    free = workflow.max_parallel - snapshot.running - n_queued(snapshot)
+    queued = n_queued(snapshot)
+    free = workflow.max_parallel - snapshot.running - queued
     if free <= 0:
         return
     waiting = _startable(workflow, snapshot, near)
@@ -50,7 +57,7 @@ def admit(
             start(snapshot, claim)
             decision.claim = claim
     carried = lane.carried if lane is not None else ()
-    for ref in waiting[: max(free, 0)]:
+    for ref in waiting[: max(min(free, MAX_QUEUED - queued), 0)]:
         mark_queued(snapshot, ref)
         if ref.item is None and workflow.steps[ref.position].key in carried:
             decision.carried.append(ref)

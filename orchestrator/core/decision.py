@@ -99,10 +99,15 @@ class Decision:
     @property
     def is_plain(self) -> bool:
         """Whether one guarded statement can write it (no timers, loops, cancellations, end)."""
+        return self.is_simple and not self.ended
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether it is plain but for the end of the run, which one statement can write too as
+        long as nobody has to be told."""
         subject = self.subject
         return not (
-            self.ended
-            or self.covers
+            self.covers
             or self.failed
             or self.again
             or self.excused
@@ -112,6 +117,8 @@ class Decision:
             or self.undoing
             or self.undone
             or self.kept
+            or self.reopened
+            or self.loops_again
             or (subject is not None and (subject.wake_after is not None or subject.again))
             or (subject is not None and subject.loop_total is not None)
             or any(ref.item is not None for ref in (*self.ready, *self.dispatch))

@@ -53,6 +53,8 @@ def claim(workflow: CompiledWorkflow, snapshot: Snapshot, ref: Ref) -> Decision 
     admission.start(decision.snapshot, ref)
     if decision.snapshot.running > workflow.max_parallel:
         return None
+    if admission.n_queued(decision.snapshot) < admission.FEW_QUEUED:
+        admission.admit(workflow, decision, None)
     decision.claim = ref
     return decision
 

@@ -7,7 +7,7 @@ It stands on the run row and is decided from in memory, so that a settle reads o
 from __future__ import annotations
 
 import struct
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import IntEnum
 from typing import Any
 
@@ -92,6 +92,14 @@ class Loop:
     waits: dict[str, int] = field(default_factory=dict)
     again: list[int] = field(default_factory=list)
 
+    def copy(self) -> Loop:
+        """An independent copy."""
+        return Loop(**{name: _own(getattr(self, name)) for name in _LOOP_FIELDS})
+
+    def as_json(self) -> dict[str, Any]:
+        """The counters as they are stored; shares its lists with the loop."""
+        return {name: getattr(self, name) for name in _LOOP_FIELDS}
+
     @property
     def live(self) -> int:
         """Items released and not ended."""
@@ -106,6 +114,13 @@ class Loop:
     def waiting(self) -> int:
         """Items parked."""
         return sum(self.waits.values())
+
+
+def _own(value: Any) -> Any:
+    return value.copy() if isinstance(value, list | dict) else value
+
+
+_LOOP_FIELDS = tuple(field.name for field in fields(Loop))
 
 
 @dataclass(slots=True)
@@ -146,9 +161,13 @@ class Snapshot:
     def copy(self) -> Snapshot:
         """An independent copy for a planner to change."""
         extras = (self.loops, self.held, self.barred, self.reopened, self.warnings, self.verdict)
-        if not any(extras):
-            return Snapshot(bytearray(self.codes), bytearray(self.marks), self.running, self.paused)
-        return unpack(self.pack())
+        twin = Snapshot(bytearray(self.codes), bytearray(self.marks), self.running, self.paused)
+        if any(extras):
+            twin.loops = {position: loop.copy() for position, loop in self.loops.items()}
+            twin.held, twin.barred = self.held.copy(), self.barred.copy()
+            twin.reopened, twin.warnings = self.reopened.copy(), self.warnings.copy()
+            twin.verdict = None if self.verdict is None else replace(self.verdict)
+        return twin
 
     def code(self, position: int) -> int:
         """The step's code without the queued bit."""
@@ -172,9 +191,9 @@ class Snapshot:
         return b"".join((head, self.codes, self.marks, self._pack_extras()))
 
     def _pack_extras(self) -> bytes:
-        extras = {
+        extras: dict[str, Any] = {
             "paused": self.paused,
-            "loops": {str(p): asdict(loop) for p, loop in self.loops.items()},
+            "loops": self.loops and {str(p): loop.as_json() for p, loop in self.loops.items()},
             "held": self.held,
             "barred": self.barred,
             "reopened": self.reopened,

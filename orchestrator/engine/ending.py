@@ -11,7 +11,7 @@ from orchestrator.core.decision import Decision
 from orchestrator.core.errors import ConditionError, ErrorClass, StepError
 from orchestrator.core.states import RunState
 from orchestrator.engine.values import Values
-from orchestrator.models import attempts, outbox_rows, rows, timer_rows
+from orchestrator.models import attempts, outbox_rows, rows
 from orchestrator.models.rows import RunRow
 
 SUCCEEDED = "succeeded"
@@ -104,6 +104,13 @@ def _summary(values: Values, decision: Decision, subject_cost: int | None) -> di
     }
 
 
+def is_quiet(run: RunRow, workflow: CompiledWorkflow, decision: Decision) -> bool:
+    """Whether the end concerns nobody else: then it needs no transaction of its own."""
+    if run.parent_id is not None or decision.run_state is not RunState.COMPLETED:
+        return False
+    return not (workflow.asks_people and engine_settings().subscribers.get("run.ended"))
+
+
 def tell(run: RunRow, workflow: CompiledWorkflow, decision: Decision) -> list[int]:
     """Outbox messages about the end: to the parent run, and to subscribers; their ids.
 
@@ -113,7 +120,6 @@ def tell(run: RunRow, workflow: CompiledWorkflow, decision: Decision) -> list[in
     left = saga.left_over(workflow, decision.snapshot)
     if left and decision.run_state is not RunState.COMPLETED:
         attempts.left_over(run.id, [step.position for step in left])
-    timer_rows.drop_run_timers(run.id)
     if run.parent_id is not None:
         payload = {"parent": str(run.parent_id), "parent_step": str(run.parent_step)}
         posted.append(outbox_rows.post("child.ended", run.id, payload))

@@ -142,7 +142,7 @@ def _steps(run: Run, children: Mapping[UUID, UUID]) -> Iterator[StepPicture]:
     items = [item for group in shown.values() for item in group]
     due = _timers([row.id for row in [*rows.values(), *items] if row.state in _PARKED])
     order = _face(run.blueprint_id).order
-    for plan in sorted(workflow.steps, key=lambda plan: order.get(plan.key, 0)):
+    for plan in sorted(workflow.forward, key=lambda plan: order.get(plan.key, 0)):
         row = rows.get(plan.position)
         if row is None:
             yield _without_row(plan, snapshot)

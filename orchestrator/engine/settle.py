@@ -274,7 +274,6 @@ def apply_change(change: Change, values: Values, settled: Settled) -> None:
         settled.claim, settled.claim_row = decision.claim, change.claim_row
         settled.prepared, settled.at = change.prepared, at
         settled.asked_at = change.asked_at
-        settled.asked_at = change.asked_at
 
 
 def _close_loop(

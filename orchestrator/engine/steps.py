@@ -17,7 +17,7 @@ from orchestrator.core.decision import Ref
 from orchestrator.core.outcomes import Failed, Outcome, StartChild, Waiting
 from orchestrator.core.settling import Expanded
 from orchestrator.core.states import StepState
-from orchestrator.engine import children, inbox, outbox
+from orchestrator.engine import children, ending, inbox, outbox
 from orchestrator.engine.blueprints import compiled
 from orchestrator.engine.crash import crash_point
 from orchestrator.engine.leases import keeper
@@ -27,10 +27,10 @@ from orchestrator.engine.settle import carry_out, decide
 from orchestrator.engine.settled import Settled
 from orchestrator.engine.values import Values
 from orchestrator.engine.work import Answer, Work, perform, prepare, worker_name
-from orchestrator.engine.writing import Change, write
+from orchestrator.engine.writing import Change, mark_known_rows, write
 from orchestrator.models import attempts, loops, rows
 from orchestrator.models.moves import EffectMoved, MovedOn, StaleFence
-from orchestrator.models.rows import RunRow
+from orchestrator.models.rows import RunRow, StepRow
 
 logger = logging.getLogger(__name__)
 
@@ -84,13 +84,19 @@ def _perform(work: Work) -> Answer:
 
 
 def claim(order: Order) -> Work | None:
-    """Take the step under a lease, or None: it is not READY, or its run starts nothing now."""
+    """Take the step under a lease, or None: it is not READY, or its run starts nothing now.
+
+    Optimistic while the run is at rest; with others at work, under the run's lock at once.
+    """
     for attempt in range(_OPTIMISTIC_TRIES + 1):
         try:
             if attempt < _OPTIMISTIC_TRIES:
-                return _claim_once(order, locked=False)
+                return _claim_read(order)
             with transaction.atomic():
-                return _claim_once(order, locked=True)
+                return _claim_locked(order)
+        except _Crowded:
+            with transaction.atomic():
+                return _claim_locked(order)
         except MovedOn:
             continue  # somebody else moved the run between our read and our write
         except StaleFence:
@@ -98,10 +104,24 @@ def claim(order: Order) -> Work | None:
     return None
 
 
-def _claim_once(order: Order, *, locked: bool) -> Work | None:
-    if locked:
-        rows.lock_run(order.run_id)
+class _Crowded(Exception):
+    """Others of the run are at work, so an optimistic claim would likely lose."""
+
+
+def _claim_read(order: Order) -> Work | None:
     found = rows.read_work(order.run_id, order.key, order.scope)
+    if found is not None and found[0].snapshot.running > 0:
+        raise _Crowded
+    return _claim_found(found)
+
+
+def _claim_locked(order: Order) -> Work | None:
+    run = rows.lock_run(order.run_id)
+    row = rows.read_item(order.run_id, order.key, order.scope) if run is not None else None
+    return None if run is None or row is None else _claim_found((run, row))
+
+
+def _claim_found(found: tuple[RunRow, StepRow] | None) -> Work | None:
     if found is None:
         return None
     run, row = found
@@ -114,20 +134,20 @@ def _claim_once(order: Order, *, locked: bool) -> Work | None:
     values = Values(run, workflow)
     change = Change(run=run, workflow=workflow, decision=decision, claim_row=row)
     change.prepared = prepare(values, workflow.steps[row.position], row)
-    at = write(change, values)
-    return _work(
-        Settled(
-            run_id=run.id,
-            workflow=workflow,
-            claim=decision.claim,
-            claim_row=row,
-            prepared=change.prepared,
-            at=at,
-            asked_at=change.asked_at,
-        ),
-        run,
-        values,
+    settled = Settled(
+        run_id=run.id,
+        workflow=workflow,
+        dispatch=decision.dispatch,
+        claim=decision.claim,
+        claim_row=row,
+        prepared=change.prepared,
+        at=write(change, values),
+        asked_at=change.asked_at,
     )
+    if decision.dispatch:
+        mark_known_rows(change)
+        transaction.on_commit(settled.send)
+    return _work(settled, run, values)
 
 
 def _work(settled: Settled, run: RunRow, values: Values) -> Work | None:
@@ -187,7 +207,9 @@ def _settle_alone(work: Work, answer: Answer, lane: Lane) -> tuple[Work | None] 
     change = decide(
         run, work.workflow, work.values, work.row, outcome, lane=lane, effect=answer.effect
     )
-    if not change.decision.is_plain:
+    decision = change.decision
+    ends_quietly = decision.ended and ending.is_quiet(run, work.workflow, decision)
+    if not decision.is_simple or (decision.ended and not ends_quietly):
         work.values.see(run.snapshot)
         return None
     try:
@@ -196,7 +218,6 @@ def _settle_alone(work: Work, answer: Answer, lane: Lane) -> tuple[Work | None] 
         work.values.see(run.snapshot)
         return None
     crash_point("settled")
-    decision = change.decision
     settled = Settled(
         run_id=run.id,
         workflow=work.workflow,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -44,7 +43,6 @@ class Change:
     child_id: UUID | None = None
     posted: list[int] = field(default_factory=list)
     asked_at: float = 0.0
-    asked_at: float = 0.0
 
 
 def scope_of(index: int | None) -> str:
@@ -83,7 +81,6 @@ def write(change: Change, values: Values) -> datetime:
         worker=worker_name(),
         lease=engine_settings().lease,
     )
-    change.asked_at = time.monotonic()
     change.asked_at = time.monotonic()
     at = moves.apply_decision(write)
     run.version += 1
@@ -210,7 +207,7 @@ def write_beside(change: Change, values: Values) -> None:
         step_moves.move_finished(run.id, decision.undone, old="compensating", new="compensated")
     if decision.excused:
         step_moves.excuse(run.id, decision.excused)
-    _mark_known_rows(change)
+    mark_known_rows(change)
     _cancel(change)
     if decision.ended:
         change.posted += ending.tell(run, workflow, decision)
@@ -234,7 +231,7 @@ def release(change: Change) -> None:
         loops.release_items(change.run.id, key, indexes, [i for i in queued if i is not None])
 
 
-def _mark_known_rows(change: Change) -> None:
+def mark_known_rows(change: Change) -> None:
     """Messages on the way for rows that were READY before this decision."""
     decision = change.decision
     fresh = set(decision.ready)

@@ -13,6 +13,7 @@ from django.db import connection
 
 from orchestrator.core.snapshot import Snapshot, unpack
 from orchestrator.core.states import RUN_TERMINAL, RunState
+from orchestrator.models.statements import fetch_all_prepared, fetch_prepared
 
 _RUN_COLUMNS = (
     "r.id, r.tenant, r.blueprint_id, r.workflow, r.workflow_version, r.state, r.version,"
@@ -23,6 +24,11 @@ _STEP_COLUMNS = (
     "s.id, s.key, s.scope, s.position, s.index, s.state, s.waiting_for, s.waiting_key, s.attempt,"
     " s.n_retries, s.n_lost, s.round, s.fence, s.input, s.item, s.previous, s.timeout_at,"
     " s.started_at, s.worker"
+)
+_WORK = (
+    f"SELECT {_RUN_COLUMNS}, {_STEP_COLUMNS} FROM orchestrator_run r"  # noqa: S608 - constant columns
+    " JOIN orchestrator_step s ON s.run_id = r.id AND s.key = %s AND s.scope = %s"
+    " WHERE r.id = %s"
 )
 _N_RUN = len(_RUN_COLUMNS.split(","))
 
@@ -112,22 +118,13 @@ def lock_run(run_id: UUID, *, skip_locked: bool = False) -> RunRow | None:
 
 
 def _one_run(sql: str, params: list[Any]) -> RunRow | None:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, params)
-        row = cursor.fetchone()
+    row = fetch_prepared(sql, params)
     return None if row is None else _run(row)
 
 
 def read_work(run_id: UUID, key: str, scope: str) -> tuple[RunRow, StepRow] | None:
     """A run with one of its steps, in one round trip; None when either does not exist."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT {_RUN_COLUMNS}, {_STEP_COLUMNS} FROM orchestrator_run r"  # noqa: S608 - constant columns
-            " JOIN orchestrator_step s ON s.run_id = r.id AND s.key = %s AND s.scope = %s"
-            " WHERE r.id = %s",
-            [key, scope, run_id],
-        )
-        row = cursor.fetchone()
+    row = fetch_prepared(_WORK, [key, scope, run_id])
     return None if row is None else (_run(row[:_N_RUN]), _step(row[_N_RUN:]))
 
 
@@ -155,9 +152,8 @@ def longest_waiting(run_id: UUID, name: str, scope: str | None = None) -> StepRo
 
 
 def _steps(where: str, params: list[Any]) -> list[StepRow]:
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {_STEP_COLUMNS} FROM orchestrator_step s WHERE {where}", params)  # noqa: S608 - constant columns, callers in this module
-        return [_step(row) for row in cursor.fetchall()]
+    sql = f"SELECT {_STEP_COLUMNS} FROM orchestrator_step s WHERE {where}"  # noqa: S608 - constant columns, callers in this module
+    return [_step(row) for row in fetch_all_prepared(sql, params)]
 
 
 def read_outputs(run_id: UUID, positions: Iterable[int]) -> dict[int, Any]:
@@ -165,14 +161,13 @@ def read_outputs(run_id: UUID, positions: Iterable[int]) -> dict[int, Any]:
 
     A failed step that its fallback covers has the fallback's output.
     """
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT position, output FROM orchestrator_step"
-            " WHERE run_id = %s AND position = ANY(%s) AND scope = ''"
-            " AND (state IN ('completed', 'compensating', 'compensated') OR covered_by <> '')",
-            [run_id, sorted(positions)],
-        )
-        return {position: _json(output) for position, output in cursor.fetchall()}
+    found = fetch_all_prepared(
+        "SELECT position, output FROM orchestrator_step"
+        " WHERE run_id = %s AND position = ANY(%s) AND scope = ''"
+        " AND (state IN ('completed', 'compensating', 'compensated') OR covered_by <> '')",
+        [run_id, sorted(positions)],
+    )
+    return {position: _json(output) for position, output in found}
 
 
 def completion_order(run_id: UUID, positions: Iterable[int]) -> list[int]:

@@ -21,11 +21,16 @@ def fetch_prepared(sql: str, params: Sequence[Any]) -> tuple[Any, ...] | None:
     Joins the open transaction, else autocommits. Django's cursor would bind the values on our
     side and send a new text each time: 0.1 ms and a parse more.
     """
+    rows = fetch_all_prepared(sql, params)
+    return rows[0] if rows else None
+
+
+def fetch_all_prepared(sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """All rows of a hot statement; see ``fetch_prepared``."""
     connection.ensure_connection()
     with connection.wrap_database_errors, Cursor(connection.connection) as cursor:
         cursor.execute(sql, params, prepare=True)
-        row: tuple[Any, ...] | None = cursor.fetchone()
-    return row
+        return cursor.fetchall()
 
 
 def execute(sql: str, params: Sequence[Any]) -> None:

@@ -99,8 +99,9 @@ def lease_is_over(step_id: UUID, fence: int) -> bool:
 def stale_ready(*, after_s: float, empty_queues: list[str], limit: int) -> list[StaleReady]:
     """READY steps of runs that go on, whose message is older than ``after_s``.
 
-    The wait doubles with every message sent, up to a minute; on an empty queue every message
-    older than ``after_s`` is taken for lost (DESIGN section 4).
+    On an empty queue every message older than ``after_s`` is taken for lost. While the queue is
+    long a message may just be waiting its turn: 15 s, doubled with every message sent, at most a
+    minute (DESIGN section 4).
     """
     return [
         StaleReady(*row)
@@ -110,9 +111,9 @@ def stale_ready(*, after_s: float, empty_queues: list[str], limit: int) -> list[
             " WHERE s.state = 'ready' AND r.state IN ('pending', 'running', 'compensating')"
             " AND coalesce(s.dispatched_at, s.ready_at) < orchestrator_now()"
             "   - make_interval(secs => CASE WHEN s.queue = ANY(%s) THEN %s"
-            "       ELSE least(%s * power(2, least(s.n_dispatched, 6)), 60) END)"
+            "       ELSE least(15 * power(2, greatest(least(s.n_dispatched, 3) - 1, 0)), 60) END)"
             " ORDER BY s.ready_at LIMIT %s",
-            [empty_queues, after_s, after_s, limit],
+            [empty_queues, after_s, limit],
         )
     ]
 

@@ -22,8 +22,3 @@ def set_timer(run_id: UUID, step_id: UUID, kind: str, due: float | datetime) -> 
 def drop_timers(step_ids: list[UUID]) -> None:
     """Pending wake-ups of steps that no longer wait."""
     execute("DELETE FROM orchestrator_timer WHERE step_id = ANY(%s)", [step_ids])
-
-
-def drop_run_timers(run_id: UUID) -> None:
-    """A run that is over wakes nothing."""
-    execute("DELETE FROM orchestrator_timer WHERE run_id = %s", [run_id])

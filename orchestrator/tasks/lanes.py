@@ -26,7 +26,16 @@ class StretchControl:
             return False
         if now - self._started >= limits.stretch_time.total_seconds():
             return False
-        if now < self._polite_at:
+        if now < self._polite_at or self._is_quick(now):
             return True
         self._polite_at = now + limits.stretch_polite.total_seconds()
         return queue_depth(self._queue) == 0
+
+    def _is_quick(self, now: float) -> bool:
+        """Few steps so far, and short ones: those who wait hardly notice."""
+        spent = now - self._started
+        limits = engine_settings()
+        return (
+            self._steps < limits.polite_steps
+            and spent < self._steps * limits.stretch_polite.total_seconds()
+        )
