@@ -5,7 +5,6 @@ Named in the DRF settings, so that the faces use it without importing it or each
 
 from __future__ import annotations
 
-import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from typing import IO, TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 import orjson
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
+from rest_framework.exceptions import UnsupportedMediaType
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.pagination import BasePagination
 from rest_framework.parsers import BaseParser
@@ -64,17 +64,35 @@ class ExactJSONRenderer(BaseRenderer):
         try:
             return orjson.dumps(data, option=orjson.OPT_UTC_Z)
         except TypeError:
-            # A tool may answer integers beyond 64 bits; only the slow writer keeps them.
-            return json.dumps(data, default=str, allow_nan=False).encode()
+            return orjson.dumps(_with_doubles(data), option=orjson.OPT_UTC_Z, default=str)
+
+
+def _with_doubles(data: Any) -> Any:
+    """``data`` with integers beyond 64 bits as doubles.
+
+    They came in as such (integers of that size are refused), but jsonb spells 1e22 in full.
+    """
+    match data:
+        case int() if not -(2**63) <= data < 2**64:
+            return float(data)
+        case Mapping():
+            return {key: _with_doubles(value) for key, value in data.items()}
+        case list() | tuple():
+            return [_with_doubles(value) for value in data]
+        case _:
+            return data
 
 
 class AlwaysJSON(BaseContentNegotiation):
     """The API speaks JSON, whatever ``Accept`` says (RFC 9110, 12.5.1 leaves that open)."""
 
-    def select_parser(self, request: Request, parsers: Iterable[BaseParser]) -> BaseParser | None:
-        """The parser of the request's media type; None makes the 415."""
+    def select_parser(self, request: Request, parsers: Iterable[BaseParser]) -> BaseParser:
+        """The parser of the request's media type; 415 for any other."""
         given = (request.content_type or "").partition(";")[0].strip().lower()
-        return next((parser for parser in parsers if parser.media_type == given), None)
+        known = {parser.media_type: parser for parser in parsers}
+        if given not in known:
+            raise UnsupportedMediaType(given, f"Send the body as {' or '.join(known)}.")
+        return known[given]
 
     def select_renderer(
         self,

@@ -109,6 +109,19 @@ def test_few_items_are_listed_with_the_run(shop: Caller, carried) -> None:
     assert body["steps"][0]["items"] == {"waiting": 3}
 
 
+def test_a_number_too_large_for_an_integer_comes_back_as_it_was_sent(
+    shop: Caller,
+) -> None:
+    """The database spells 1e22 as 23 digits, which no start takes as an integer."""
+    sent = {"order_id": "A-1", "rate": 1e22, "rates": [-1.7e308, 2**53 + 1]}
+    run = shop.started(input=sent)
+    answer = shop.get(f"/v1/workflows/{run.id}")
+
+    assert answer.body["input"] == sent
+    assert "1e+22" in answer.text
+    assert str(2**53 + 1) in answer.text
+
+
 def test_many_items_are_counted_and_paged(shop: Caller, carried) -> None:
     published(document("loop", steps=LOOP, input={"type": "object"}))
     run = carried(lambda: shop.started("loop", input={"pages": list(range(105))}))
