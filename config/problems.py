@@ -160,12 +160,14 @@ def _of_text(exc: SourceError) -> Problem:
 
 
 def _of_framework(exc: exceptions.APIException) -> Problem:
-    codes, detail = exc.get_codes(), exc.detail
+    codes, detail = exc.get_codes(), str(exc.detail)
     headers: dict[str, str] = {}
     if challenge := getattr(exc, "auth_header", None):
         headers["WWW-Authenticate"] = challenge
     if wait := getattr(exc, "wait", None):
         headers["Retry-After"] = str(int(wait) + 1)
+    if isinstance(exc, exceptions.NotAuthenticated):
+        detail = "Send a token in the header: Authorization: Bearer <token>."
     if isinstance(exc, exceptions.ValidationError):
         return Problem(
             status=422,
@@ -176,7 +178,7 @@ def _of_framework(exc: exceptions.APIException) -> Problem:
     return Problem(
         status=exc.status_code,
         code=codes if isinstance(codes, str) else "error",
-        detail=str(detail),
+        detail=detail,
         headers=headers,
     )
 

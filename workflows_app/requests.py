@@ -5,14 +5,23 @@ from __future__ import annotations
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from orchestrator.core.errors import InvalidRequest
 from orchestrator.core.problems import pointer_to
 
-Short = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[^\x00-\x1f\x7f]+$")]
+_PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
+
+Short = Annotated[str, Field(min_length=1, max_length=255, pattern=_PRINTABLE)]
 Reason = Annotated[str, Field(max_length=2000)]
 
-_WORDS = {"extra_forbidden": "is not known here; see the API's description for the fields."}
+_WORDS = {
+    "extra_forbidden": "is not known here; see the API's description for the fields.",
+    "missing": "is missing: add it.",
+    "model_type": "must be an object: {…}.",
+    "string_type": "must be text.",
+    "int_type": "must be a whole number, without quotes.",
+}
 
 
 class Body(BaseModel):
@@ -30,13 +39,19 @@ class Body(BaseModel):
                 {
                     "pointer": pointer_to(*each["loc"]),
                     "code": each["type"],
-                    "detail": _WORDS.get(each["type"], each["msg"].removeprefix("Value error, ")),
+                    "detail": _in_words(each),
                 }
                 for each in error.errors(include_url=False, include_input=False)
             ]
         raise InvalidRequest(
             "The body does not fit; errors says where.", code="invalid_body", problems=problems
         )
+
+
+def _in_words(error: ErrorDetails) -> str:
+    if error.get("ctx", {}).get("pattern") == _PRINTABLE:
+        return "holds a control character, such as a line break: remove it."
+    return _WORDS.get(error["type"], error["msg"].removeprefix("Value error, "))
 
 
 class StartBody(Body):

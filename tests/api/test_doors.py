@@ -34,6 +34,7 @@ def test_no_or_a_wrong_credential_is_401_and_says_what_is_asked(value: str) -> N
     assert answer.status == 401
     assert answer.code in ("not_authenticated", "invalid_token")
     assert answer.headers["WWW-Authenticate"].startswith("Bearer")
+    assert "token" in answer.body["detail"]
 
 
 def test_a_revoked_or_expired_token_is_401(shop: Caller) -> None:

@@ -152,6 +152,19 @@ def test_a_body_that_is_no_object_is_422(shop: Caller, body: object) -> None:
     answer = shop.post(URL, raw=as_json(body), key="k")
 
     assert (answer.status, answer.code) == (422, "invalid_body")
+    assert answer.body["errors"][0]["detail"].startswith("must be an object")
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"correlation_id": 5}, "must be text"),
+        ({"correlation_id": "a\nb"}, "a control character"),
+        ({"version": "1"}, "must be a whole number"),
+    ],
+)
+def test_what_is_wrong_with_a_field_is_said_in_words(shop: Caller, body: dict, words: str) -> None:
+    assert words in shop.start(**body).body["errors"][0]["detail"]
 
 
 def test_business_payload_is_another_name_for_input(shop: Caller) -> None:
@@ -191,6 +204,7 @@ def test_a_media_type_other_than_json_is_415(shop: Caller) -> None:
     answer = shop.post(URL, raw=b"input=1", key="k", media_type="application/x-www-form-urlencoded")
 
     assert (answer.status, answer.code) == (415, "unsupported_media_type")
+    assert answer.body["detail"] == "Send the body as application/json."
 
 
 def test_a_body_over_one_mebibyte_is_413(shop: Caller) -> None:
