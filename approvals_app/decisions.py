@@ -36,6 +36,12 @@ from orchestrator.core.problems import pointer_to
 from orchestrator.core.schemas import compile_schema
 
 MAX_NOTES = 10_000
+_WORDS = {
+    "extra_forbidden": "is not known here: remove it.",
+    "missing": "is missing: add it.",
+    "model_type": "must be an object: {…}.",
+    "string_type": "must be text.",
+}
 
 
 class PrincipalLike(Protocol):
@@ -97,7 +103,7 @@ def parse_body(body: Any) -> DecisionBody:
             {
                 "pointer": pointer_to(*each["loc"]),
                 "code": each["type"],
-                "detail": each["msg"].removeprefix("Value error, "),
+                "detail": _WORDS.get(each["type"], each["msg"].removeprefix("Value error, ")),
             }
             for each in error.errors()
         ]

@@ -210,6 +210,7 @@ def test_a_bad_body_is_refused_and_decides_nothing(
     assert answer.status_code == status
     if pointer is not None:
         assert answer.json()["errors"][0]["pointer"] == pointer
+        assert "DecisionBody" not in answer.text
     assert not Decision.objects.exists()
 
 
