@@ -302,6 +302,33 @@ def test_a_finished_effect_is_found_and_not_repeated(carrier: Carrier) -> None:
     assert "effect.found" in events(run, "a")
 
 
+def test_a_resumed_run_that_fails_at_once_can_be_repaired_again(carrier: Carrier) -> None:
+    broken: list[bool] = []
+
+    def body(ctx: ToolContext) -> Any:
+        if broken:
+            raise Permanent("broken meanwhile")
+        return "a"
+
+    probes.hooks["a"] = body
+    steps = {
+        "a": hook("a"),
+        "b": count("b", needs=["a"]),
+        "c": say(1, needs=["b"], when="steps.b.output == null"),
+        "d": fail(times=1, needs=["b", "c"]),
+    }
+    run = ran(carrier, steps)
+    broken.append(True)
+    repair(run, "resume", "a")
+    carrier.run_all()
+    assert (state(run), steps_of(run)["b"]) == ("failed", "cancelled")
+    broken.clear()
+    repair(run, "retry_step", "a")
+    carrier.run_all()
+    assert state(run) == "completed"
+    assert (probes.calls["b"], step(run, "b").attempt) == (2, 2)
+
+
 def test_a_checkpoint_may_be_a_line_of_the_history(carrier: Carrier) -> None:
     run = ran(
         carrier, {"a": count("a"), "b": count("b", needs=["a"]), "c": fail(times=1, needs=["b"])}
