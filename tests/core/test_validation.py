@@ -101,26 +101,32 @@ def test_edges_to_nowhere_are_found_wherever_they_stand() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        {"when": "false"},
-        {"needs": [{"step": "root", "when": "false"}]},
-        {"needs": [{"step": "root", "on": "skipped"}]},
-        {"needs": ["a", "b"], "join": "strict"},
-        {"needs": ["a", "b"], "join": {"at_least": 2}},
-    ],
-)
-def test_a_step_that_can_never_start_is_unreachable(step: dict[str, Any]) -> None:
+def test_a_step_that_can_never_start_is_unreachable() -> None:
     steps = {
         "root": {},
-        "r": ROUTER,
-        "a": {},
-        "b": {},
-        "never": step,
+        "never": {"needs": [{"step": "root", "on": "skipped"}]},
         "after": {"needs": ["never"]},
     }
+
     assert errors(steps) == {("unreachable", "/steps/never"), ("unreachable", "/steps/after")}
+
+
+@pytest.mark.parametrize(
+    ("step", "warned"),
+    [
+        ({"when": "false"}, ("never_true", "/steps/never")),
+        ({"needs": [{"step": "root", "when": "false"}]}, ("never_true", "/steps/never")),
+        ({"needs": ["a", "b"], "join": "strict"}, ("join_unmet", "/steps/never/join")),
+        ({"needs": ["a", "b"], "join": {"at_least": 2}}, ("join_unmet", "/steps/never/join")),
+    ],
+)
+def test_a_step_that_is_always_skipped_is_worth_a_warning(
+    step: dict[str, Any], warned: tuple[str, str]
+) -> None:
+    steps = {"root": {}, "r": ROUTER, "a": {}, "b": {}, "never": step}
+
+    assert errors(steps) == set()
+    assert warned in warnings(steps)
 
 
 @pytest.mark.parametrize(

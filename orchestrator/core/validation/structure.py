@@ -16,6 +16,7 @@ def check_structure(review: Review) -> None:
         _check_fallback(review, key, step)
     _check_cycles(review)
     _check_reach(review)
+    _check_lint(review)
 
 
 def _check_needs(review: Review, key: str, step: AnyStep) -> None:
@@ -82,20 +83,41 @@ def _check_cycles(review: Review) -> None:
 def _check_reach(review: Review) -> None:
     live = _live_steps(review)
     on_cycle = {key for cycle in review.graph.cycles() for key in cycle}
-    for key, step in review.steps.items():
+    for key in review.steps:
         if key in live or key in on_cycle:
             continue
         review.error(
             "unreachable",
             ("steps", key),
-            f"the step can never start ({_why(review, key, step, live)}): mend what it needs or "
+            f"the step can never start ({_why(review, key, live)}): mend what it needs or "
             "remove it.",
         )
 
 
-def _why(review: Review, key: str, step: AnyStep, live: set[str]) -> str:
-    if step.when is not None and step.when.strip() == "false":
-        return "its condition is always false"
+def _check_lint(review: Review) -> None:
+    """What may be meant, but seldom is: SPEC 2.4 asks for a warning, not for a refusal."""
+    for key, step in review.steps.items():
+        conditions = [step.when, *(edge.when for edge in review.edges_into[key])]
+        if any(text is not None and text.strip() == "false" for text in conditions):
+            review.warn(
+                "never_true",
+                ("steps", key),
+                "a condition is always false, so the step is skipped: write a condition over "
+                "input or steps, or remove the step.",
+            )
+        sources = {edge.source for edge in review.edges_into[key]}
+        least = {"strict": len(sources), "at_least": min(step.join.count or 1, len(sources))}
+        wanted = least.get(step.join.kind, 0)
+        if wanted > 1 and _excluded(review, sources, wanted):
+            review.warn(
+                "join_unmet",
+                ("steps", key, "join"),
+                "the routes of a router exclude one another, so this join is never met and the "
+                "step is skipped: use join: all, or mode: all in the router.",
+            )
+
+
+def _why(review: Review, key: str, live: set[str]) -> str:
     dead = [edge.source for edge in review.edges_into[key] if edge.source not in live]
     if dead:
         return f"it needs {', '.join(dict.fromkeys(dead))}, which never happens"
@@ -117,16 +139,12 @@ def _live_steps(review: Review) -> set[str]:
 
 
 def _possible(edge: Edge, live: set[str], may_skip: set[str]) -> bool:
-    if edge.when is not None and edge.when.strip() == "false":
-        return False
     if edge.on == "skipped":
         return edge.source in may_skip
     return edge.source in live
 
 
 def _may_start(review: Review, key: str, step: AnyStep, possible: set[str]) -> bool:
-    if step.when is not None and step.when.strip() == "false":
-        return False
     if key in review.owners:
         return True
     sources = {edge.source for edge in review.edges_into[key]}
@@ -134,10 +152,10 @@ def _may_start(review: Review, key: str, step: AnyStep, possible: set[str]) -> b
         return True
     match step.join.kind:
         case "strict":
-            return possible == sources and not _excluded(review, sources, len(sources))
+            return possible == sources
         case "at_least":
             least = min(step.join.count or 1, len(sources))
-            return len(possible) >= least and not _excluded(review, sources, least)
+            return len(possible) >= least
         case _:
             return bool(possible)
 
