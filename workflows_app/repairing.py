@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from django.db.models import QuerySet
-from pydantic import Field, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from orchestrator import engine
 from orchestrator.core.errors import InvalidRequest, OrchestratorError
@@ -21,7 +21,9 @@ MOST_AT_ONCE = 100
 _BIGGEST = 2**63 - 1
 
 Why = Annotated[
-    str, Field(min_length=1, max_length=2000, description="It stands in the history, and is kept.")
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=2000),
+    Field(description="It stands in the history, and is kept."),
 ]
 Count = Annotated[int, Field(ge=0, le=_BIGGEST)]
 ActionWord = Literal["retry_step", "resume", "compensate_step", "skip_step", "settle_effect"]

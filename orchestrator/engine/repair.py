@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from orchestrator.core import repairing
+from orchestrator.core import planning, repairing
 from orchestrator.core.decision import Decision
 from orchestrator.core.errors import InvalidRequest, NotFound, StateConflict
 from orchestrator.core.repairing import Wish
@@ -139,12 +139,20 @@ class _Act:
         match self.order.action:
             case "retry_step":
                 return None, repairing.retry_step(wish, self._failed_step())
+            case "resume" if self._goes_on_as_it_stands():
+                run = self.run
+                return None, planning.resume(self.workflow, run.snapshot, reason=self.order.reason)
             case "resume":
                 return None, repairing.resume_from(wish, self._checkpoint())
             case _:
                 position = self.order.position(self.workflow)
                 row = rows.read_item(self.run.id, self.order.step, "")
                 return row, repairing.skip_step(wish, position)
+
+    def _goes_on_as_it_stands(self) -> bool:
+        """A paused run may be resumed without naming a checkpoint."""
+        named = self.order.step or self.order.details.get("from_sequence") is not None
+        return self.run.snapshot.paused and not named
 
     def _wish(self) -> Wish:
         chose = repairing.routers(self.workflow, self.run.snapshot)
@@ -172,7 +180,7 @@ class _Act:
         if action not in _STATES:
             raise refused("action", f"write one of {', '.join(ACTIONS)}")
         if run.state not in _STATES[action] or (run.snapshot.verdict and not run.ended):
-            allowed = ", ".join(sorted(_STATES[action]))
+            allowed = " or ".join(sorted(_STATES[action]))
             raise StateConflict(
                 f"the run is {run.state}; {action} needs a run that is {allowed}", state=run.state
             )

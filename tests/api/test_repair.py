@@ -65,6 +65,10 @@ def test_the_same_key_answers_the_same(shop: Caller, failed: Run, carried: Any) 
     assert ask(shop, failed, reason="another").code == "idempotency_key_reused"
 
 
+def test_a_blank_reason_is_none(shop: Caller, failed: Run) -> None:
+    assert ask(shop, failed, reason="   ").status == 422
+
+
 def test_a_second_operator_hears_what_forbids_it(shop: Caller, failed: Run) -> None:
     assert ask(shop, failed).status == 200
     late = ask(shop, failed, key="r-2")

@@ -135,6 +135,17 @@ def test_a_run_paused_by_a_failure_goes_on_by_a_retry(carrier: Carrier) -> None:
     assert output(run) == {"b": 1}
 
 
+def test_a_paused_run_is_resumed_without_naming_a_checkpoint(carrier: Carrier) -> None:
+    run = ran(carrier, {"a": fail(times=1, on_error="pause"), "b": say(1, needs=["a"])})
+    assert state(run) == "paused"
+
+    report = repair(run, "resume")
+    carrier.run_all()
+
+    assert report.action == "resume"
+    assert state(run) == "completed"
+
+
 def test_a_for_each_repeats_none_of_its_finished_items(carrier: Carrier) -> None:
     def each(ctx: ToolContext) -> Any:
         probes.calls["item"] += 1
