@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 import orjson
 from django.db import InterfaceError, OperationalError
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.http.response import HttpResponseBase
 
 from config.problems import MEDIA_TYPE, Problem, unavailable, unexpected
@@ -16,6 +16,7 @@ from orchestrator.core.source import MAX_BYTES
 API = "/v1/"
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 
+_NUL = "%00"  # PostgreSQL stores no such text, so no filter can mean it
 _CODES = {400: "bad_request", 403: "forbidden", 404: "not_found"}
 
 
@@ -28,6 +29,8 @@ class ApiDoor:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         """Let the request through, or answer for what lies behind."""
         if not request.path.startswith(API):
+            if _NUL in request.META.get("QUERY_STRING", ""):
+                return HttpResponseBadRequest("The address holds a NUL character: remove %00.")
             return self._get_response(request)
         if not _take_length(request):
             return _answer(

@@ -183,6 +183,12 @@ def test_an_unknown_address_is_a_problem_never_html(settings, path: str, debug: 
     assert (answer.status, answer.code) == (404, "not_found")
 
 
+def test_a_nul_in_the_consoles_address_is_refused(client: Client) -> None:
+    answer = client.get("/admin/orchestrator/run/?workflow=%00")
+
+    assert answer.status_code == 400
+
+
 def test_a_method_that_an_address_has_not_is_405(shop: Caller) -> None:
     headers = {"Authorization": f"Bearer {shop.secret}"}
     answer = Answered(shop.client.delete("/v1/workflows", headers=headers))
