@@ -13,8 +13,13 @@ from contextlib import contextmanager
 
 import httpx
 import uvicorn
+from django.conf import settings
 
-from config.asgi import application
+_PLAIN = {name: settings.DATABASES["default"][name] for name in ("OPTIONS", "CONN_MAX_AGE")}
+
+from config.asgi import application  # noqa: E402 - it gives the process a pool of connections …
+
+settings.DATABASES["default"].update(_PLAIN)  # … which would starve tests with fifty threads
 
 
 @contextmanager
