@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.core import admission, settling
+from orchestrator.core import admission, settling, standing
 from orchestrator.core.admission import Lane
 from orchestrator.core.compiled import CompiledWorkflow, Edge
 from orchestrator.core.decision import Decision, Ref, Subject
@@ -35,7 +35,7 @@ def _concluded(turn: Turn, lane: Lane | None = None, *, near: int | None = None)
     """Choose what starts, and say where the run stands; a run that fails starts to be undone."""
     decision = turn.decision
     admission.admit(turn.workflow, decision, lane, near=near)
-    turn.stand()
+    standing.stand(turn)
     if decision.undoing:
         admission.admit(turn.workflow, decision, lane if decision.claim is None else None)
     return decision
@@ -84,7 +84,7 @@ def settle(
     else:
         settling.move_item(turn, step, fact.ref, move)
     if turn.decision.loops_done:  # ``close_loop`` follows, and chooses what starts
-        turn.stand()
+        standing.stand(turn)
         return turn.decision
     return _concluded(turn, lane, near=fact.ref.position)
 

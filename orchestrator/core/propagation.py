@@ -9,15 +9,11 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from orchestrator.core import saga
 from orchestrator.core.compiled import CompiledWorkflow, Edge, Join, On, StepPlan
 from orchestrator.core.decision import Decision, EventDraft, Ref
 from orchestrator.core.errors import ConditionError, ErrorClass, StepError
 from orchestrator.core.snapshot import (
     ENDED,
-    QUEUED,
-    WAIT_CODES,
-    WAIT_WORDS,
     Code,
     Mark,
     Snapshot,
@@ -54,7 +50,6 @@ class Conditions(Protocol):
         ...
 
 
-_ACTIVE = frozenset(map(int, (Code.READY, Code.RUNNING, Code.RETRYING)))
 _TRIED = frozenset(map(int, (Code.FAILED, Code.TIMED_OUT)))
 
 
@@ -385,68 +380,6 @@ class Turn:
         if loop.running == 0:
             self.assign(position, Code.CANCELLED)
             del self.snapshot.loops[position]
-
-    # -- where the run stands ------------------------------------------------------------------
-
-    def stand(self) -> None:
-        """Work out the run's state from its steps; ends the run when nothing is left."""
-        decision, snapshot = self.decision, self.snapshot
-        active, waits = self._census()
-        if snapshot.verdict is not None:
-            state = self._stand_at_the_end(active, waits)
-        elif snapshot.paused:
-            state = RunState.PAUSED
-        elif active:
-            state = RunState.RUNNING
-        elif waits:
-            state, decision.waiting_for = RunState.WAITING, min(waits)[1]
-        else:
-            state = RunState.COMPLETED
-        decision.run_state = state
-
-    def _stand_at_the_end(self, active: int, waits: set[tuple[int, str]]) -> RunState:
-        """The run has a verdict: bodies finish, what is in doubt is settled, then it is undone."""
-        verdict, decision = self.snapshot.verdict, self.decision
-        undoing = saga.has_begun(self.workflow, self.snapshot)
-        if (active or waits) and not undoing:
-            decision.waiting_for = "" if active else min(waits)[1]
-            return RunState.RUNNING if active else RunState.WAITING
-        if verdict is None or verdict.state == RunState.COMPLETED:
-            return RunState.COMPLETED
-        for position in saga.due(self.workflow, self.snapshot):
-            self._undo(position)
-            active += 1
-        if active or waits:
-            decision.waiting_for = "" if active else min(waits)[1]
-            return RunState.COMPENSATING
-        return RunState(verdict.state)
-
-    def _undo(self, position: int) -> None:
-        """Start the compensation at ``position``: what was done after it has been undone."""
-        undone = self.workflow.steps[position].undoes
-        if undone is None:
-            return
-        self.assign(position, Code.READY)
-        self.assign(undone, Code.COMPENSATING)
-        self.decision.ready.append(Ref(position))
-        self.decision.undoing.append(undone)
-        self.emit("compensation.started", Ref(undone))
-        self.emit("step.ready", Ref(position))
-
-    def _census(self) -> tuple[int, set[tuple[int, str]]]:
-        """How many steps and items are ready, running or retrying; and what is waited for."""
-        active = 0
-        waits: set[tuple[int, str]] = set()
-        for raw in self.snapshot.codes:
-            code = raw & ~QUEUED
-            if code in _ACTIVE:
-                active += 1
-            elif code >= Code.WAIT_PERSON:
-                waits.add((code, WAIT_WORDS[code]))
-        for loop in self.snapshot.loops.values():
-            active += loop.running + loop.retrying + len(loop.ready) + len(loop.queued)
-            waits.update((int(WAIT_CODES[word]), word) for word, n in loop.waits.items() if n)
-        return active + len(self.decision.loops_done), waits
 
 
 def join_verdict(step: StepPlan, *, n_taken: int, n_open: int) -> bool | None:

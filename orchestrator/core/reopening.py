@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from orchestrator.core import admission
+from orchestrator.core import admission, standing
 from orchestrator.core.compiled import CompiledWorkflow, On, StepPlan
 from orchestrator.core.decision import Decision, Ref
 from orchestrator.core.propagation import Conditions, Turn
@@ -91,7 +91,7 @@ class Reopening(Turn):
         self.decision.loops_done = [p for p in done if p in self.snapshot.loops]
         if not self.decision.loops_done:  # else ``close_loop`` follows, and chooses what starts
             admission.admit(self.workflow, self.decision, None)
-        self.stand()
+        standing.stand(self)
         if self.decision.undoing:
             admission.admit(self.workflow, self.decision, None)
         return self.decision
