@@ -116,6 +116,11 @@ class StepPlan:
         return any(edge.on in (On.FAILED, On.ANY) for edge in self.outs)
 
     @property
+    def is_plain_body(self) -> bool:
+        """Whether starting it is a mere claim: a body without effect, loop or wait."""
+        return self.type in ("tool", "agent") and self.for_each is None and self.effect_key is None
+
+    @property
     def is_decision(self) -> bool:
         """Whether a canvas must stop here: what follows depends on what this step answers."""
         return (

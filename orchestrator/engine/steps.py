@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from uuid import UUID
 
@@ -14,9 +16,10 @@ from orchestrator.conf import engine_settings
 from orchestrator.core import planning
 from orchestrator.core.admission import Lane
 from orchestrator.core.decision import Ref
+from orchestrator.core.errors import InvariantBroken
 from orchestrator.core.outcomes import Failed, Outcome, StartChild, Waiting
 from orchestrator.core.settling import Expanded
-from orchestrator.core.states import StepState
+from orchestrator.core.states import RunState, StepState
 from orchestrator.engine import children, ending, inbox, outbox
 from orchestrator.engine.blueprints import compiled
 from orchestrator.engine.crash import crash_point
@@ -109,10 +112,47 @@ class _Crowded(Exception):
 
 
 def _claim_read(order: Order) -> Work | None:
-    found = rows.read_work(order.run_id, order.key, order.scope)
-    if found is not None and found[0].snapshot.running > 0:
+    asked_at = time.monotonic()
+    lease = engine_settings().lease
+    taken = rows.take(order.run_id, order.key, order.scope, worker=worker_name(), lease=lease)
+    if taken is None:
+        return None
+    if taken.at is not None:
+        return _taken(order, taken, taken.at, asked_at)
+    if taken.run.snapshot.running > 0:
         raise _Crowded
-    return _claim_found(found)
+    return _claim_found((taken.run, taken.step))
+
+
+def _taken(order: Order, taken: rows.Taken, at: datetime, asked_at: float) -> Work | None:
+    """The place was kept, so the claim is written already; work out what it holds."""
+    run, row = taken.run, taken.step
+    workflow = compiled(run.blueprint_id)
+    if run.version + 1 == taken.version:
+        decision = planning.claim(workflow, run.snapshot, Ref(row.position, row.index))
+        if decision is None:
+            raise InvariantBroken(f"step {row.id} was taken, and planning would not have it")
+        run.snapshot, run.version, run.state = decision.snapshot, run.version + 1, RunState.RUNNING
+    else:  # somebody moved the run while we waited for its lock: look at what there is now
+        found = rows.read_work(order.run_id, order.key, order.scope)
+        if found is None or found[1].state != StepState.RUNNING:
+            return None
+        run, row = found
+        row.fence, row.attempt = row.fence - 1, row.attempt - 1  # counted by the claim already
+    values = Values(run, workflow)
+    settled = Settled(
+        run_id=run.id,
+        workflow=workflow,
+        claim=Ref(row.position, row.index),
+        claim_row=row,
+        prepared=prepare(values, workflow.steps[row.position], row),
+        at=at,
+        asked_at=asked_at,
+    )
+    work = _work(settled, run, values)
+    if work is not None:
+        work.owes_input = True
+    return work
 
 
 def _claim_locked(order: Order) -> Work | None:
@@ -207,6 +247,7 @@ def _settle_alone(work: Work, answer: Answer, lane: Lane) -> tuple[Work | None] 
     change = decide(
         run, work.workflow, work.values, work.row, outcome, lane=lane, effect=answer.effect
     )
+    _pay_input(work, change)
     decision = change.decision
     ends_quietly = decision.ended and ending.is_quiet(run, work.workflow, decision)
     if not decision.is_simple or (decision.ended and not ends_quietly):
@@ -242,10 +283,16 @@ def _settle_locked(work: Work, answer: Answer, lane: Lane) -> tuple[Settled, Run
     if isinstance(outcome, Expanded):
         loops.insert_items(run.id, work.step, work.prepared.items or [])
     change = decide(run, work.workflow, values, row, outcome, lane=lane, effect=answer.effect)
+    _pay_input(work, change)
     settled = carry_out(change, values, row, outcome, lane=lane)
     if isinstance(outcome, Waiting):
         inbox.answer_early(run, work.workflow, values, row.id, settled)
     return settled, run, values
+
+
+def _pay_input(work: Work, change: Change) -> None:
+    if work.owes_input and change.subject is not None:
+        change.subject["input"] = work.prepared.input
 
 
 def _keep_evidence(work: Work, outcome: Outcome | Expanded) -> None:

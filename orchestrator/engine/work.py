@@ -54,7 +54,8 @@ class Answer:
 @dataclass(slots=True)
 class Work:
     """An attempt under our lease. ``at`` is the database's instant of the claim, ``asked_at`` our
-    own clock's (``time.monotonic``) just before it."""
+    own clock's (``time.monotonic``) just before it. ``owes_input``: the claim was written before
+    the input was known, so the settle stores it."""
 
     run: RunRow
     workflow: CompiledWorkflow
@@ -64,6 +65,7 @@ class Work:
     prepared: Prepared
     at: datetime
     asked_at: float
+    owes_input: bool = False
 
     def is_stale(self, lease: timedelta) -> bool:
         """Whether this process stood still for so long that the lease is over before the body

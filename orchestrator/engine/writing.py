@@ -122,6 +122,7 @@ def _row(change: Change, ref: Ref) -> dict[str, Any]:
         "index": ref.item,
         "type": step.type,
         "queue": step.queue,
+        "plain_timeout_s": step.timeout_s if step.is_plain_body else None,
     }
 
 

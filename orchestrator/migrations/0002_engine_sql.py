@@ -26,7 +26,7 @@ class Migration(migrations.Migration):
         migrations.RunSQL(
             _script("apply"),
             "DROP FUNCTION orchestrator_apply; DROP FUNCTION orchestrator_move_step;"
-            "DROP FUNCTION orchestrator_claim_step; DROP FUNCTION orchestrator_begin;"
+            "DROP FUNCTION orchestrator_claim_step; DROP FUNCTION orchestrator_begin; DROP FUNCTION orchestrator_take;"
             "DROP FUNCTION orchestrator_insert_ready; DROP FUNCTION orchestrator_append;"
             "DROP FUNCTION orchestrator_settle_effect; DROP FUNCTION orchestrator_intend_effect",
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -28,6 +28,13 @@ _STEP_COLUMNS = (
 _WORK = (
     f"SELECT {_RUN_COLUMNS}, {_STEP_COLUMNS} FROM orchestrator_run r"  # noqa: S608 - constant columns
     " JOIN orchestrator_step s ON s.run_id = r.id AND s.key = %s AND s.scope = %s"
+    " WHERE r.id = %s"
+)
+_TAKE = (
+    f"SELECT t.taken_at, t.taken_version, {_RUN_COLUMNS}, {_STEP_COLUMNS}"  # noqa: S608 - constant columns
+    " FROM orchestrator_run r"
+    " JOIN orchestrator_step s ON s.run_id = r.id AND s.key = %s AND s.scope = %s"
+    " LEFT JOIN LATERAL orchestrator_take(r.id, %s, %s, %s, %s) t ON true"
     " WHERE r.id = %s"
 )
 _N_RUN = len(_RUN_COLUMNS.split(","))
@@ -132,6 +139,33 @@ def read_step(step_id: UUID) -> StepRow | None:
     """One step by id."""
     rows = _steps("s.id = %s", [step_id])
     return rows[0] if rows else None
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A run and a step as they were, and the claim that was written in the same statement.
+
+    ``at`` None: nothing was taken; planning has to decide. ``version`` is the run's after it.
+    """
+
+    run: RunRow
+    step: StepRow
+    at: datetime | None
+    version: int | None
+
+
+def take(run_id: UUID, key: str, scope: str, *, worker: str, lease: timedelta) -> Taken | None:
+    """Read a run with one of its steps, and claim the step if its place is kept (see
+    ``orchestrator_take`` in sql/apply.sql); one round trip. None when either does not exist.
+
+    The rows are those from before the claim. They are older still when somebody moved the run
+    while this waited for its lock: then ``version`` is not the run's plus one.
+    """
+    row = fetch_prepared(_TAKE, [key, scope, key, scope, worker, lease, run_id])
+    if row is None:
+        return None
+    n = _N_RUN + 2
+    return Taken(_run(row[2:n]), _step(row[n:]), row[0], row[1])
 
 
 def read_item(run_id: UUID, key: str, scope: str) -> StepRow | None:

@@ -12,6 +12,9 @@ from orchestrator.models.run import Run
 class Step(models.Model):
     """One step of a run, or one item of its for_each; a row exists from READY on.
 
+    ``plain_timeout_s`` is set on a step that a message may take without a decision (see
+    ``orchestrator_take`` in sql/apply.sql): its time limit in seconds.
+
     Steps still blocked, or skipped, stand in the run's compact state only. ``scope`` is empty for
     a plain step and ``[index]`` for an item. ``fence`` grows with every claim: a write that holds
     an older one changes nothing. ``lease_until`` is never later than ``timeout_at``. A for_each
@@ -39,6 +42,7 @@ class Step(models.Model):
     worker = models.TextField(default="", blank=True)
     lease_until = models.DateTimeField(null=True)
     timeout_at = models.DateTimeField(null=True)
+    plain_timeout_s = models.FloatField(null=True)
     dispatched_at = models.DateTimeField(null=True)
     n_dispatched = models.PositiveIntegerField(default=0)
     item = models.JSONField(null=True)

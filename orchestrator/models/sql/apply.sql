@@ -81,12 +81,12 @@ BEGIN
     INSERT INTO orchestrator_step AS s (
         id, run_id, key, scope, position, index, type, queue, state, ready_at, dispatched_at,
         n_dispatched, waiting_for, waiting_key, why, attempt, n_retries, n_lost, round, fence,
-        worker, covered_by, cost_microusd, tokens_in, tokens_out, model)
+        worker, covered_by, cost_microusd, tokens_in, tokens_out, model, plain_timeout_s)
     SELECT (x ->> 'id')::uuid, p_run, x ->> 'key', x ->> 'scope', (x ->> 'position')::int,
            (x ->> 'index')::int, x ->> 'type', x ->> 'queue', 'ready', t,
            CASE WHEN (x ->> 'queued')::boolean THEN t END,
            CASE WHEN (x ->> 'queued')::boolean THEN 1 ELSE 0 END,
-           '', '', '', 0, 0, 0, 1, 0, '', '', 0, 0, 0, ''
+           '', '', '', 0, 0, 0, 1, 0, '', '', 0, 0, 0, '', (x ->> 'plain_timeout_s')::float8
       FROM jsonb_array_elements(p_ready) x;
 END
 $$;
@@ -129,6 +129,63 @@ BEGIN
 END
 $$;
 
+-- Take a step whose place is kept. Planning decided that it may start when its message was sent
+-- (READY with the queued bit); what is left is to flip its byte, count it, and lease it. Whatever
+-- needs a decision takes nothing and is left to planning: a run at rest, paused, ending or with
+-- loops (then the compact state carries more than its bytes), READY steps that wait for a place,
+-- and steps with an effect, a loop or a wait (no plain_timeout_s). The layout of the compact state
+-- is that of core/snapshot.py, format 2.
+CREATE OR REPLACE FUNCTION orchestrator_take(
+    p_run uuid, p_key text, p_scope text, p_worker text, p_lease interval
+) RETURNS TABLE (taken_at timestamptz, taken_version bigint) LANGUAGE plpgsql AS $$
+DECLARE
+    t timestamptz := orchestrator_now();
+    r record;
+    s record;
+    c bytea;
+    n_steps int;
+    n_edges int;
+    n_running int;
+    limit_at timestamptz;
+BEGIN
+    SELECT state, version, next_seq, compact INTO r FROM orchestrator_run
+     WHERE id = p_run FOR UPDATE;
+    IF NOT FOUND OR r.state NOT IN ('pending', 'running') THEN
+        RETURN;
+    END IF;
+    SELECT id, state, position, attempt, plain_timeout_s INTO s FROM orchestrator_step
+     WHERE run_id = p_run AND key = p_key AND scope = p_scope;
+    IF NOT FOUND OR s.state <> 'ready' OR s.plain_timeout_s IS NULL THEN
+        RETURN;
+    END IF;
+    c := r.compact;
+    n_steps := get_byte(c, 1) + 256 * get_byte(c, 2);
+    n_edges := get_byte(c, 3) + 256 * get_byte(c, 4) + 65536 * get_byte(c, 5);
+    IF get_byte(c, 0) <> 2 OR length(c) <> 9 + n_steps + n_edges
+       OR get_byte(c, 9 + s.position) <> 129
+       OR position('\x01'::bytea IN substring(c FROM 10 FOR n_steps)) > 0 THEN
+        RETURN;
+    END IF;
+    n_running := get_byte(c, 7) + 256 * get_byte(c, 8) + 1;
+    c := set_byte(c, 9 + s.position, 2);
+    c := set_byte(set_byte(c, 7, n_running & 255), 8, n_running >> 8);
+    limit_at := t + make_interval(secs => s.plain_timeout_s);
+    UPDATE orchestrator_run SET compact = c, version = version + 1, next_seq = next_seq + 1,
+           state = 'running', started_at = coalesce(started_at, t), updated_at = t
+     WHERE id = p_run;
+    UPDATE orchestrator_step SET state = 'running', fence = fence + 1, attempt = attempt + 1,
+           worker = p_worker, started_at = t, timeout_at = limit_at,
+           lease_until = least(t + p_lease, limit_at), finished_at = NULL
+     WHERE id = s.id;
+    INSERT INTO orchestrator_event (run_id, seq, type, step, payload, actor, at)
+    VALUES (p_run, r.next_seq, 'step.started', p_key || p_scope,
+            jsonb_build_object('attempt', s.attempt + 1), '', t);
+    taken_at := t;
+    taken_version := r.version + 1;
+    RETURN NEXT;
+END
+$$;
+
 -- The guarded move of one step. Fields that are not named stay as they are.
 CREATE OR REPLACE FUNCTION orchestrator_move_step(p_run uuid, m jsonb, t timestamptz)
 RETURNS void LANGUAGE plpgsql AS $$
@@ -148,6 +205,7 @@ BEGIN
         n_lost = coalesce((m ->> 'n_lost')::int, s.n_lost),
         round = coalesce((m ->> 'round')::int, s.round),
         items_total = coalesce((m ->> 'items_total')::int, s.items_total),
+        input = CASE WHEN m ? 'input' THEN m -> 'input' ELSE s.input END,
         fence = CASE WHEN (m ->> 'bump')::boolean THEN s.fence + 1 ELSE s.fence END,
         ready_at = CASE WHEN target = 'ready' THEN t ELSE s.ready_at END,
         dispatched_at = CASE WHEN (m ->> 'queued')::boolean THEN t END,
