@@ -3,9 +3,17 @@
 State changes only through the engine's face, by a POST that was confirmed with a reason.
 """
 
+from orchestrator.admin.alerts import AlertAdmin
 from orchestrator.admin.blueprints import BlueprintAdmin
 from orchestrator.admin.dead_letters import DeadLetterAdmin
 from orchestrator.admin.repairs import EffectAdmin, RepairAdmin
 from orchestrator.admin.runs import RunAdmin
 
-__all__ = ["BlueprintAdmin", "DeadLetterAdmin", "EffectAdmin", "RepairAdmin", "RunAdmin"]
+__all__ = [
+    "AlertAdmin",
+    "BlueprintAdmin",
+    "DeadLetterAdmin",
+    "EffectAdmin",
+    "RepairAdmin",
+    "RunAdmin",
+]

@@ -1,5 +1,6 @@
 """Tables, constraints and the guarded moves: the only place that writes rows' state."""
 
+from orchestrator.models.alert import Alert
 from orchestrator.models.blueprint import Blueprint, EdgeDefinition, StepDefinition
 from orchestrator.models.effect import Effect
 from orchestrator.models.history import Event
@@ -11,6 +12,7 @@ from orchestrator.models.step import Attempt, DeadLetter, Step
 from orchestrator.models.timer import Timer
 
 __all__ = [
+    "Alert",
     "Attempt",
     "Blueprint",
     "DeadLetter",
