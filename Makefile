@@ -13,11 +13,15 @@ PYTHON ?= $(shell for p in python3.11 python3 python; do \
 ONCE ?=
 PYTEST_WORKERS ?= 2
 PYTEST_ARGS ?=
+LONG ?=
+QUICK ?=
+MINUTES ?=
+DRILL_ARGS ?=
 
 export PYTHONDONTWRITEBYTECODE ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo up test check bench fmt lock install install-dev venv
+.PHONY: help demo up test check bench drill fmt lock install install-dev venv
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -37,6 +41,10 @@ check: install-dev ## format, lint, types, layers, migrations, deployment, known
 
 bench: install-dev ## the figures, against plain Celery on the same machine
 	@TASK_EVENTS=0 exec $(PY) -m bench
+
+drill: install-dev ## every failure we know, on purpose: ≤ 10 min; QUICK=1 ≤ 3 min; LONG=1 MINUTES=30
+	@exec $(PY) -m tests.drill --size $(if $(LONG),long,$(if $(QUICK),quick,short)) \
+	  $(if $(MINUTES),--minutes $(MINUTES)) $(DRILL_ARGS)
 
 fmt: install-dev ## rewrite the code in the one format
 	@$(VENV)/bin/ruff format -q .

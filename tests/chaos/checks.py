@@ -14,57 +14,72 @@ from django.db import connection
 OVER = "('completed', 'failed', 'cancelled', 'timed_out')"
 
 # Each finds rows of what must not be; the first column says what, the others where.
+NOT_ENDED = "a run has not ended"
+AGAIN = "a body began after its step was committed as completed"
+STALE = "an attempt was claimed after its step had completed"
+TWICE = "one attempt ran twice"
+UNSEEN = "a step completed whose body nobody saw"
+DOUBLED = "a step completed twice"
+LEFT = "a message is left in the outbox"
+UNHEARD = "a signal was accepted and not consumed"
+
 _QUESTIONS: dict[str, str] = {
-    "a run has not ended": f"""
+    NOT_ENDED: f"""
         SELECT id, workflow, state, waiting_for FROM orchestrator_run WHERE state NOT IN {OVER}""",
-    "a body began after its step was committed as completed": """
+    AGAIN: """
         SELECT l.run, l.step || l.scope, l.fence, l.began_at - pg_xact_commit_timestamp(e.xid::xid)
           FROM chaos_ledger l
           JOIN orchestrator_event e ON e.run_id = l.run AND e.type = 'step.completed'
            AND e.step = l.step || l.scope
          WHERE l.began_at > pg_xact_commit_timestamp(e.xid::xid)""",
-    "an attempt was claimed after its step had completed": """
+    STALE: """
         SELECT l.run, l.step || l.scope, l.fence, s.fence
           FROM chaos_ledger l
           JOIN orchestrator_step s ON s.run_id = l.run AND s.key = l.step AND s.scope = l.scope
          WHERE s.state = 'completed' AND l.fence > s.fence""",
-    "one attempt ran twice": """
+    TWICE: """
         SELECT run, step || scope, fence, count(*) FROM chaos_ledger
          GROUP BY run, step, scope, fence HAVING count(*) > 1""",
-    "a step completed whose body nobody saw": """
+    UNSEEN: """
         SELECT s.run_id, s.key || s.scope, s.fence FROM orchestrator_step s
          WHERE s.state = 'completed' AND s.type = 'tool' AND s.items_total IS NULL
            AND NOT EXISTS (SELECT 1 FROM chaos_ledger l WHERE l.run = s.run_id AND l.step = s.key
                            AND l.scope = s.scope AND l.fence = s.fence)""",
-    "a step completed twice": """
+    DOUBLED: """
         SELECT run_id, step, count(*) FROM orchestrator_event WHERE type = 'step.completed'
          GROUP BY run_id, step HAVING count(*) > 1""",
-    "a message is left in the outbox": """
+    LEFT: """
         SELECT run_id, topic, attempts, error FROM orchestrator_outbox""",
-    "a signal was accepted and not consumed": """
+    UNHEARD: """
         SELECT s.run_id, s.name FROM orchestrator_signal s
           JOIN orchestrator_run r ON r.id = s.run_id
          WHERE r.state = 'completed' AND s.consumed_by IS NULL""",
 }
 
 
-def breaches(limit: int = 5) -> list[str]:
+def breaches() -> list[str]:
     """Everything that does not hold, with the first few places of each; empty when all is well."""
-    found: list[str] = []
+    return [*found(*_QUESTIONS), *what_verify_finds()]
+
+
+def found(*names: str, limit: int = 5) -> list[str]:
+    """What these questions find (see ``_QUESTIONS``), with the first few places of each."""
+    said: list[str] = []
     with connection.cursor() as cursor:
-        for name, question in _QUESTIONS.items():
-            cursor.execute(question)
+        for name in names:
+            cursor.execute(_QUESTIONS[name])
             rows = cursor.fetchall()
             if rows:
                 places = "; ".join(" ".join(map(str, row)) for row in rows[:limit])
-                found.append(f"{name} ({len(rows)}): {places}")
-    return found + _what_verify_finds()
+                said.append(f"{name} ({len(rows)}): {places}")
+    return said
 
 
-def _what_verify_finds() -> list[str]:
+def what_verify_finds() -> list[str]:
+    """Each violation that ``manage.py verify`` names among all runs."""
     said = StringIO()
     try:
-        call_command("verify", stdout=StringIO(), stderr=said)
+        call_command("verify", limit=1_000_000, stdout=StringIO(), stderr=said)
     except CommandError as error:
         return [f"manage.py verify: {error}\n{said.getvalue()}"]
     return []

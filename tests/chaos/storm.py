@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 from django.db import InterfaceError, OperationalError, connection
@@ -29,6 +29,7 @@ PLACES = 3  # bodies that run at a time, about; BODIES: of a run, on average
 BODIES = 6.5
 CALM_S = 10.0
 QUIET_S = 10.0
+QUARANTINED = "(a step lost three workers: quarantined)"
 STARTS = 0.2  # of the storm, in which the runs are started; then all are under way
 
 Answer = TypeVar("Answer")
@@ -60,6 +61,7 @@ class Storm:
     done: Counter[str] = field(default_factory=Counter)
     outages: int = 0
     states: dict[UUID, str] = field(default_factory=dict)
+    lost: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -77,7 +79,8 @@ class Storm:
     def blow(self) -> None:
         """Start the runs, hurt what there is until the storm is over, wait for every end.
 
-        Fills ``failures``; empty when all is as promised.
+        Fills ``lost`` (acknowledged, but not stored) and ``failures`` (did not end, or not as it
+        should); empty when all is as promised. What the database says is asked by ``checks``.
         """
         self.world.fleet.start_ready(FLEET)
         shapes.publish_shapes(*shapes.ALL)
@@ -224,7 +227,6 @@ class Storm:
             if wrong := self._wrong(order):
                 self.failures.append(f"{order.shape.name} {order.run_id}: {wrong}")
         self._count_runs()
-        self.failures += checks.breaches()
 
     def _drain(self) -> None:
         """The sweeps finish telling parents and subscribers what has happened."""
@@ -235,10 +237,11 @@ class Storm:
     def _wrong(self, order: Order) -> str:
         run = Run.objects.filter(pk=order.run_id).first()
         if run is None:
-            return "was acknowledged and is lost"
+            self.lost.append(f"{order.shape.name} {order.run_id} was acknowledged and is lost")
+            return ""
         if run.state != order.shape.state:
             if run.state == "failed" and _was_quarantined(run):
-                self.done["(a step lost three workers: quarantined)"] += 1
+                self.done[QUARANTINED] += 1
                 return ""
             return f"is {run.state}, not {order.shape.state}: {run.error}"
         wanted = order.shape.expected(order.input)
@@ -253,16 +256,19 @@ class Storm:
             self.failures.append(f"{stored} runs are stored, {wanted} were asked for")
 
     @property
-    def done_quarantined(self) -> bool:
-        """Whether a run ended early since one of its steps lost three workers."""
-        return any("quarantined" in name for name in self.done)
+    def done_quarantined(self) -> int:
+        """How many runs ended early since one of their steps lost three workers."""
+        return self.done[QUARANTINED]
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, int]:
         """Figures for the table."""
         ask = checks.count
         attempt = "SELECT count(*) FROM orchestrator_attempt WHERE outcome = %s"
         return {
             "bodies run": ask("SELECT count(*) FROM chaos_ledger"),
+            "attempts in the ledger": ask(
+                "SELECT count(DISTINCT (run, step, scope, fence)) FROM chaos_ledger"
+            ),
             "steps completed": ask(
                 "SELECT count(*) FROM orchestrator_event WHERE type = 'step.completed'"
             ),
