@@ -1,0 +1,1 @@
+"""The drills' own app: tools that call the provider doubles. Loaded through EXTRA_APPS."""
