@@ -8,6 +8,11 @@ from typing import Any, NamedTuple
 from orchestrator.core.snapshot import Snapshot
 from orchestrator.core.states import RunState, StepState
 
+DECISIONS = 1
+"""The version of the rules by which this build decides, recorded as each run starts. A change of
+what planning answers to the same facts needs the next number, and the old answer for runs of the
+old one (ADR 0020): their histories are replayed by it."""
+
 
 class Ref(NamedTuple):
     """One unit of work: a step by position, or one item of its for_each by index."""
@@ -60,7 +65,7 @@ class Decision:
     were too); ``loops_done``: for_each steps to close by a follow-up decision once item rows are
     written; ``undoing``, ``undone`` and ``kept``: finished steps whose compensation
     starts, has succeeded, or has failed; ``run_state`` and ``waiting_for``: where the run stands
-    after it.
+    after it; ``asked``: the conditions that were asked, with what they said (see ``Turn.ask``).
     """
 
     snapshot: Snapshot
@@ -85,6 +90,13 @@ class Decision:
     undone: list[int] = field(default_factory=list)
     kept: list[int] = field(default_factory=list)
     events: list[EventDraft] = field(default_factory=list)
+    asked: dict[str, bool | None] = field(default_factory=dict)
+
+    def record_asked(self) -> None:
+        """What conditions said goes with the first line of history: replay asks them there."""
+        if self.asked and self.events:
+            self.events[0].payload["asked"] = self.asked
+            self.asked = {}
 
     @property
     def ended(self) -> bool:

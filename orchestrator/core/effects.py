@@ -13,6 +13,10 @@ from typing import Any
 
 import orjson
 
+from orchestrator.core.errors import ErrorClass, StepError, storable
+
+_MAX_REASON = 500
+
 
 class EffectStatus(StrEnum):
     """What is known of an effect."""
@@ -82,6 +86,18 @@ def external_ref(response: Any) -> str:
     """The provider's own name for what happened, where the answer carries one."""
     reference = response.get("external_ref") if isinstance(response, dict) else None
     return reference if isinstance(reference, str) else ""
+
+
+def given_up_warning(step: str, key: str, reason: str) -> dict[str, Any]:
+    """What the run shows of an effect that nobody can tell and that the document says to skip."""
+    words = f"nobody can tell whether effect {key} was applied: {shown_reason(reason)}"
+    error = StepError(error_class=ErrorClass.TRANSIENT, message=words)
+    return {"step": step, "error": error.as_json()}
+
+
+def shown_reason(reason: str) -> str:
+    """The reason as the history keeps it."""
+    return storable(reason)[:_MAX_REASON]
 
 
 def course(stored: StoredEffect | None, request: str) -> Course:

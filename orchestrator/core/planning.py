@@ -206,6 +206,7 @@ def cancel(workflow: CompiledWorkflow, snapshot: Snapshot, *, reason: str) -> De
     _refuse_ending(snapshot)
     error = StepError(error_class=ErrorClass.CANCELLED, message=reason or "cancelled").as_json()
     turn = Turn(workflow, snapshot, _NoConditions())
+    turn.emit("run.cancelling", None, reason=reason)
     turn.drain(Verdict(RunState.CANCELLED, error=error))
     return _concluded(turn)
 
@@ -215,6 +216,7 @@ def time_out(workflow: CompiledWorkflow, snapshot: Snapshot, *, message: str) ->
     those with an effect, which end by their own time limit. None when nothing is left to end."""
     error = StepError(error_class=ErrorClass.TIMEOUT, message=message).as_json()
     turn = Turn(workflow, snapshot, _NoConditions())
+    turn.emit("run.timing_out", None, message=message)
     if turn.snapshot.verdict is None:
         turn.drain(Verdict(RunState.TIMED_OUT, error=error), at_once=True)
     else:

@@ -7,6 +7,7 @@ through two thousand steps.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from orchestrator.core.compiled import CompiledWorkflow, Edge, Join, On, StepPlan
@@ -71,6 +72,15 @@ class Turn:
     def emit(self, event_type: str, ref: Ref | None = None, **payload: Any) -> None:
         """Note one line of the history."""
         self.decision.events.append(EventDraft(event_type, ref, payload))
+
+    def ask(self, name: str, condition: Callable[[], bool]) -> bool:
+        """Ask a condition and note what it said, None when it failed: a replay has no values.
+
+        ``name``: ``e3`` an edge by index, ``s3`` a step's own by position, ``until`` of a repeat.
+        """
+        self.decision.asked[name] = None
+        self.decision.asked[name] = answer = condition()
+        return answer
 
     def assign(self, position: int, code: Code) -> None:
         """Give the step another code (and take away its queued bit)."""
@@ -216,7 +226,7 @@ class Turn:
         if self.snapshot.code(edge.target) != Code.BLOCKED:
             return False  # the join has fired or gone: nobody asks any more
         try:
-            return self.conditions.edge(edge)
+            return self.ask(f"e{edge.index}", lambda: self.conditions.edge(edge))
         except ConditionError as error:
             self._fail_unstarted(edge.target, error)
             return False
@@ -270,7 +280,7 @@ class Turn:
             return False
         if step.when is not None:
             try:
-                wanted = self.conditions.step(step.position)
+                wanted = self.ask(f"s{step.position}", lambda: self.conditions.step(step.position))
             except ConditionError as error:
                 self._fail_unstarted(step.position, error)
                 return True

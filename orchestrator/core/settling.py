@@ -64,6 +64,7 @@ class _Again:
 class _Retry:
     error: dict[str, Any]
     delay: float
+    drawn: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,7 @@ def _after_success(turn: Turn, step: StepPlan, fact: Fact, output: Any) -> Move:
     if repeat is None or turn.snapshot.verdict is not None:
         return _Done()
     try:
-        finished = turn.conditions.until(fact.ref, output)
+        finished = turn.ask("until", lambda: turn.conditions.until(fact.ref, output))
     except ConditionError as error:
         shape = StepError(error_class=ErrorClass.CONDITION_ERROR, message=str(error))
         return _GiveUp(shape.as_json(), timed_out=False)
@@ -183,7 +184,10 @@ def _after_failure(turn: Turn, step: StepPlan, fact: Fact, outcome: Failed) -> M
     )
     goes_on = turn.snapshot.verdict is None or step.undoes is not None
     if delay is not None and goes_on:
-        return _Retry(error.as_json(), delay)
+        drawn = {"jitter": fact.jitter} if delay else {}
+        if outcome.retry_after is not None:
+            drawn["retry_after"] = outcome.retry_after
+        return _Retry(error.as_json(), delay, drawn)
     return _GiveUp(error.as_json(), timed_out=error.error_class is ErrorClass.TIMEOUT)
 
 
@@ -203,6 +207,7 @@ def move_step(turn: Turn, step: StepPlan, ref: Ref, move: Move) -> None:
         case _Loop():
             subject.to, subject.loop_total = StepState.RUNNING, move.total
             turn.assign(position, Code.LOOPING)
+            turn.emit("step.expanded", ref, items=move.total)
             turn.snapshot.loops[position] = Loop(total=move.total)
             if move.total == 0:
                 turn.decision.loops_done.append(position)
@@ -219,7 +224,7 @@ def _finish_step(turn: Turn, step: StepPlan, ref: Ref, move: _Done) -> None:
         turn.complete(ref.position, routes=move.routes)
         return
     turn.assign(ref.position, Code.COMPLETED)
-    turn.emit("step.completed", ref)
+    turn.emit("step.completed", ref, ends_run=move.ends_run)
     turn.drain(Verdict(RunState.COMPLETED, outcome=move.ends_run, step=step.key))
 
 
@@ -246,7 +251,9 @@ def move_item(turn: Turn, step: StepPlan, ref: Ref, move: Move) -> None:
     match move:
         case _Done():
             loop.ok += 1
-            turn.emit("step.completed", ref)
+            turn.emit(
+                "step.completed", ref, **({"ends_run": move.ends_run} if move.ends_run else {})
+            )
             if move.ends_run:
                 turn.drain(Verdict(RunState.COMPLETED, outcome=move.ends_run, step=step.key))
         case _Again() | _Retry() | _Park():
@@ -304,7 +311,8 @@ def _again(turn: Turn, subject: Subject, move: _Again) -> None:
 
 def _retry(turn: Turn, subject: Subject, move: _Retry) -> None:
     """Behind a timer, or (a lost worker) at once."""
-    turn.emit("step.retry_scheduled", subject.ref, delay_s=round(move.delay, 3), error=move.error)
+    delay_s = round(move.delay, 3)
+    turn.emit("step.retry_scheduled", subject.ref, delay_s=delay_s, error=move.error, **move.drawn)
     subject.error = move.error
     if move.delay:
         subject.to = StepState.RETRYING

@@ -11,7 +11,7 @@ from uuid import UUID
 from orchestrator.clock import new_id
 from orchestrator.core import planning
 from orchestrator.core.compiled import CompiledWorkflow
-from orchestrator.core.decision import Decision, EventDraft
+from orchestrator.core.decision import DECISIONS, Decision, EventDraft
 from orchestrator.core.errors import InvalidRequest
 from orchestrator.core.schemas import compile_schema
 from orchestrator.core.snapshot import Snapshot
@@ -79,8 +79,9 @@ def conceive(birth: Birth, workflow: CompiledWorkflow) -> Newborn:
     """Decide what a new run starts with; nothing is written."""
     run = _row(birth, workflow)
     decision = planning.begin(workflow, Values(run, workflow))
-    payload = {"workflow": birth.workflow_name, "version": birth.version}
+    payload = {"workflow": birth.workflow_name, "version": birth.version, "decisions": DECISIONS}
     decision.events.insert(0, EventDraft("run.started", None, payload))
+    decision.record_asked()
     return Newborn(birth=birth, workflow=workflow, run=run, decision=decision)
 
 

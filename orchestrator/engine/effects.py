@@ -19,6 +19,7 @@ from orchestrator.core.effects import (
     external_ref,
     request_hash,
     response_hash,
+    shown_reason,
 )
 from orchestrator.core.errors import ErrorClass, StepError
 from orchestrator.core.outcomes import Failed, Outcome, Succeeded, Waiting
@@ -185,13 +186,17 @@ def effect_event(ref: Ref, end: EffectEnd) -> EventDraft:
         payload["external_ref"] = external_ref(end.response)
         payload["response_hash"] = response_hash(end.response)
     if end.reason:
-        payload["reason"] = end.reason[:500]
+        payload["reason"] = shown_reason(end.reason)
     return EventDraft(_EVENTS[end.status], ref, payload)
 
 
 def effect_move(end: EffectEnd) -> dict[str, Any]:
     """The effect's part of the step's move, as documented in sql/apply.sql."""
-    move: dict[str, Any] = {"key": end.key, "status": str(end.status), "reason": end.reason[:500]}
+    move: dict[str, Any] = {
+        "key": end.key,
+        "status": str(end.status),
+        "reason": shown_reason(end.reason),
+    }
     if end.status is EffectStatus.APPLIED:
         move |= {
             "response": end.response,

@@ -8,14 +8,13 @@ from orchestrator.conf import engine_settings
 from orchestrator.core import saga
 from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import Decision
-from orchestrator.core.errors import ConditionError, ErrorClass, StepError
+from orchestrator.core.endings import counted, last_words
+from orchestrator.core.errors import ConditionError
 from orchestrator.core.states import RunState
 from orchestrator.engine.values import Values
 from orchestrator.models import attempts, outbox_rows, rows
 from orchestrator.models.rows import RunRow
 
-SUCCEEDED = "succeeded"
-MAX_ROUTE = 100
 MICRO = 1_000_000
 
 
@@ -26,40 +25,23 @@ def final_words(decision: Decision, values: Values, *, subject_cost: int | None)
     state is changed accordingly.
     """
     snapshot = decision.snapshot
-    verdict = snapshot.verdict
-    error = verdict.error if verdict is not None else None
-    outcome = verdict.outcome if verdict is not None else SUCCEEDED
-    output = None
+    output, output_failure = None, ""
     values.see(snapshot)
     if decision.run_state is RunState.COMPLETED:
         try:
             output = run_output(values)
         except ConditionError as failure:
-            if verdict is not None:  # a step ended the run early: what it said is the result
-                output = _early_output(values, verdict.step)
-            else:
-                decision.run_state, outcome = RunState.FAILED, ""
-                error = StepError(
-                    error_class=ErrorClass.CONDITION_ERROR, message=f"output: {failure}"
-                ).as_json()
-    event: dict[str, Any] = {"summary": _summary(values, decision, subject_cost)}
-    if error is not None:
-        event["error"] = error
-        if verdict is not None and verdict.step:
-            event["step"] = verdict.step
-    if outcome:
-        event["outcome"] = outcome
-    compensation = ""
-    if decision.run_state is not RunState.COMPLETED:
-        compensation = saga.verdict(values.workflow, snapshot)
-        event["compensation"] = compensation
+            output_failure = str(failure)
+            if snapshot.verdict is not None:  # ended early: what the step said is the result
+                output = _early_output(values, snapshot.verdict.step)
+    words = last_words(values.workflow, decision, output_failure=output_failure)
     return {
-        "compensation": compensation,
+        "compensation": words.compensation,
         "output": output,
-        "error": error,
-        "outcome": outcome,
+        "error": words.error,
+        "outcome": words.outcome,
         "warnings": snapshot.warnings,
-        "event": event,
+        "event": words.event(_summary(values, decision, subject_cost)),
     }
 
 
@@ -86,22 +68,9 @@ def _early_output(values: Values, key: str) -> Any:
 def _summary(values: Values, decision: Decision, subject_cost: int | None) -> dict[str, Any]:
     """FORMAT section 4, Completion: built from the history, with this decision's own events."""
     history = rows.read_summary(values.run.id)
-    counts = history.counts
-    for draft in decision.events:
-        counts[draft.type] = counts.get(draft.type, 0) + 1
-        if draft.type == "step.completed" and draft.ref and draft.ref.item is None:
-            step = values.workflow.steps[draft.ref.position]
-            history.route.extend([step.key] if step.undoes is None else [])
     cost = history.cost_microusd + (subject_cost or 0)
-    return {
-        "route": history.route[:MAX_ROUTE],
-        "waits": counts.get("step.waiting", 0),
-        "retries": counts.get("step.retry_scheduled", 0),
-        "repairs": sum(n for name, n in counts.items() if name.startswith("repair.")),
-        "effects": counts.get("effect.receipt", 0),
-        "compensations": counts.get("compensation.completed", 0),
-        "cost_usd": cost / MICRO,
-    }
+    counts = counted(values.workflow, decision, history.route, history.counts)
+    return {**counts, "cost_usd": cost / MICRO}
 
 
 def is_quiet(run: RunRow, workflow: CompiledWorkflow, decision: Decision) -> bool:

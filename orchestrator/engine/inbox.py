@@ -74,6 +74,8 @@ def send_signal(
         )
         row = rows.longest_waiting(run_id, name)
         received = EventDraft("signal.received", None, {"name": name, "signal_id": signal_id})
+        if row is not None:
+            received.payload["for"] = row.key + row.scope
         if row is None:
             moves.append_event(run_id, received.type, received.payload, actor)
             return SignalResult(accepted=True, applied=False, duplicate=False)

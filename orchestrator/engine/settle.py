@@ -11,8 +11,8 @@ from orchestrator.core import planning
 from orchestrator.core.admission import Lane
 from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import Decision, EventDraft, Ref, Subject
-from orchestrator.core.effects import EffectEnd, EffectStatus
-from orchestrator.core.errors import ErrorClass, InvariantBroken, StepError
+from orchestrator.core.effects import EffectEnd, EffectStatus, given_up_warning
+from orchestrator.core.errors import InvariantBroken
 from orchestrator.core.outcomes import (
     EndRun,
     Failed,
@@ -96,9 +96,7 @@ def _warning(
 ) -> dict[str, Any] | None:
     if effect is None or effect.status is not EffectStatus.GIVEN_UP:
         return None
-    words = f"nobody can tell whether effect {effect.key} was applied: {effect.reason}"
-    error = StepError(error_class=ErrorClass.TRANSIENT, message=words)
-    return {"step": workflow.steps[row.position].key, "error": error.as_json()}
+    return given_up_warning(workflow.steps[row.position].key, effect.key, effect.reason)
 
 
 def _forget_failure(values: Values, decision: Decision) -> None:

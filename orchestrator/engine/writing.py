@@ -175,6 +175,7 @@ def new_row(row: Mapping[str, Any], prepared: Prepared) -> StepRow:
 
 
 def _events(change: Change) -> list[tuple[str, str, dict[str, Any], str]]:
+    change.decision.record_asked()
     drafts = change.decision.events
     lines = [
         (d.type, name_of(change.workflow, d.ref) if d.ref else "", d.payload, change.actor)
