@@ -44,18 +44,53 @@ def read(*, tenant: str, path: str, max_bytes: int = MAX_FILE_BYTES) -> bytes:
                 raise Permanent(f"path: {path} is no regular file")
             content = file.read(max_bytes + 1)
     if len(content) > max_bytes:
-        raise Permanent(f"path: {path} holds more than {max_bytes:,} bytes")
+        raise _TooLarge(f"path: {path} holds more than {max_bytes:,} bytes")
     return content
 
 
-def write(*, tenant: str, path: str, content: bytes) -> StoredFile:
-    """Put ``content`` at ``path``, making folders as needed; a reader sees the old or the new."""
+def write(*, tenant: str, path: str, content: bytes, mark: str = "") -> StoredFile:
+    """Put ``content`` at ``path``, making folders as needed; a reader sees the old or the new.
+
+    ``mark`` (letters and digits) names the draft beside it, for ``drop_drafts``.
+    """
     if len(content) > MAX_FILE_BYTES:
         raise Permanent(f"path: {path}: more than {MAX_FILE_BYTES:,} bytes to write")
     folders, name = _parts(path)
     with _open_folder(tenant, folders, path=path, create=True) as folder, _named(path):
-        _replace(folder, name, content)
+        _replace(folder, name, content, mark=mark)
     return describe(path, content)
+
+
+def digest(*, tenant: str, path: str) -> str | None:
+    """The SHA-256 of the file at ``path``; None when there is no file, or it is too large to be
+    ours. ``Permanent`` when the path leads elsewhere."""
+    _parts(path)
+    try:
+        return describe(path, read(tenant=tenant, path=path)).sha256
+    except Permanent as error:
+        if isinstance(error.__cause__, FileNotFoundError) or isinstance(error, _TooLarge):
+            return None
+        raise
+
+
+def drop_drafts(*, tenant: str, path: str, mark: str) -> int:
+    """Remove what writers with this ``mark`` left beside ``path``; how many drafts.
+
+    A writer that still lives fails at its rename, so that it can no longer replace the file.
+    """
+    folders, _ = _parts(path)
+    dropped = 0
+    with _open_folder(tenant, folders, path=path, create=True) as folder:
+        for name in os.listdir(folder):  # noqa: PTH208 - a descriptor, not a path
+            if mark and name.startswith(f".{mark}-") and name.endswith(".part"):
+                with suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=folder)
+                    dropped += 1
+    return dropped
+
+
+class _TooLarge(Permanent):
+    """The file holds more than a tool may read."""
 
 
 def describe(path: str, content: bytes) -> StoredFile:
@@ -63,8 +98,9 @@ def describe(path: str, content: bytes) -> StoredFile:
     return StoredFile(path=path, size=len(content), sha256=hashlib.sha256(content).hexdigest())
 
 
-def _replace(folder: int, name: str, content: bytes) -> None:
-    draft = f".{secrets.token_hex(8)}.part"
+def _replace(folder: int, name: str, content: bytes, *, mark: str) -> None:
+    # Each writer has a draft of its own: one that was thought dead can never mix with another.
+    draft = f".{mark}-{secrets.token_hex(8)}.part"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(draft, flags, 0o640, dir_fd=folder)
     try:

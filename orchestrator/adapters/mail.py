@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from email.utils import make_msgid
 
 from django.core.exceptions import ValidationError
-from django.core.mail import EmailMultiAlternatives
+from django.core.mail import EmailMultiAlternatives, get_connection
 from django.core.mail.message import sanitize_address
 from django.core.validators import validate_email
 
@@ -18,11 +18,13 @@ from orchestrator.authoring import Permanent, Transient
 
 MAX_RECIPIENTS = 50
 MAX_TEXT_BYTES = 1024 * 1024
+DEFAULT_TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Letter:
-    """One mail. ``key`` makes its Message-ID the same at each attempt, so that doubles show."""
+    """One mail. ``key`` makes its Message-ID the same at each attempt, so that doubles show.
+    ``timeout_s`` bounds each wait for the mail server."""
 
     to: Sequence[str]
     subject: str
@@ -31,6 +33,7 @@ class Letter:
     reply_to: str | None = None
     sender: str | None = None
     key: str | None = None
+    timeout_s: float = DEFAULT_TIMEOUT_S
 
 
 def send(letter: Letter) -> str:
@@ -48,6 +51,7 @@ def send(letter: Letter) -> str:
         to=list(letter.to),
         reply_to=[letter.reply_to] if letter.reply_to else None,
         headers={"Message-ID": message_id},
+        connection=get_connection(timeout=max(0.1, letter.timeout_s)),
     )
     if letter.html is not None:
         message.attach_alternative(letter.html, "text/html")

@@ -40,23 +40,27 @@ class Course(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredEffect:
-    """What is stored under a key. ``busy``: the step that holds it is running and is not ours."""
+    """What is stored under a key. ``busy``: the step that holds it is running and is not ours.
+    ``holder`` is one phrase for people: the step, its run, the tool."""
 
     status: EffectStatus
     request_hash: str
     response: Any
     busy: bool
+    holder: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectPlan:
-    """An effect as worked out before the claim. ``response`` is the stored answer, if found."""
+    """An effect as worked out before the claim. ``response`` is the stored answer, if found;
+    ``holder`` says in words who holds the key."""
 
     key: str
     tool: str
     request_hash: str
     course: Course
     response: Any = None
+    holder: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,6 +57,7 @@ def plan_effect(
         request_hash=request,
         course=course(stored, request),
         response=stored.response if stored is not None else None,
+        holder=stored.holder if stored is not None else "",
     )
 
 
@@ -79,13 +80,16 @@ def apply_effect(
 
 
 def _clash(plan: EffectPlan) -> Failed:
-    words = f"effect key {plan.key!r} was used for another request: one key is one business action"
-    details = {"code": "effect_key_reused", "not_applied": True}
+    words = (
+        f"effect key {plan.key!r} stands for another request already ({plan.holder}): one key is"
+        " one business action, so put what differs into the key"
+    )
+    details = {"code": "effect_key_reused", "held_by": plan.holder, "not_applied": True}
     return Failed(error=StepError(error_class=ErrorClass.PERMANENT, message=words, details=details))
 
 
 def _busy(plan: EffectPlan) -> Failed:
-    words = f"effect {plan.key!r} is under way in another run"
+    words = f"effect {plan.key!r} is under way elsewhere ({plan.holder})"
     error = StepError(
         error_class=ErrorClass.TRANSIENT, message=words, details={"not_applied": True}
     )

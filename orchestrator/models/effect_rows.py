@@ -15,7 +15,8 @@ def find_effect(tenant: str, key: str, *, step_id: UUID | None) -> StoredEffect 
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT e.status, e.request_hash, e.response,"
-            " s.state = 'running' AND e.fence = s.fence AND s.id IS DISTINCT FROM %s"
+            " s.state = 'running' AND e.fence = s.fence AND s.id IS DISTINCT FROM %s,"
+            " format('step %%s%%s of run %%s, tool %%s', s.key, s.scope, s.run_id, e.tool)"
             " FROM orchestrator_effect e JOIN orchestrator_step s ON s.id = e.step_id"
             " WHERE e.tenant = %s AND e.idempotency_key = %s",
             [step_id, tenant, key],
@@ -25,7 +26,11 @@ def find_effect(tenant: str, key: str, *, step_id: UUID | None) -> StoredEffect 
         return None
     response = None if row[2] is None else orjson.loads(row[2])
     return StoredEffect(
-        status=EffectStatus(row[0]), request_hash=row[1], response=response, busy=bool(row[3])
+        status=EffectStatus(row[0]),
+        request_hash=row[1],
+        response=response,
+        busy=bool(row[3]),
+        holder=str(row[4]),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64 as base64_text
 import binascii
+import hashlib
 from typing import Any
 
 from orchestrator.adapters import files
@@ -20,17 +21,43 @@ def read(ctx: ToolContext, path: str) -> dict[str, Any]:
     return {**_described(path, content), **_shown(content)}
 
 
-@tool("file.write", idempotent=True)
+def find_written(
+    ctx: ToolContext, path: str, text: str | None = None, base64: str | None = None
+) -> dict[str, Any] | None:
+    """The receipt if the file holds the content to the last byte; None if it does not.
+
+    What an attempt that died half way left beside it is removed first, so that it can no longer
+    take the file's place.
+    """
+    content = _content(text, base64)
+    files.drop_drafts(tenant=ctx.tenant, path=path, mark=_mark(ctx))
+    there = files.digest(tenant=ctx.tenant, path=path)
+    return _receipt(path, content) if there == files.describe(path, content).sha256 else None
+
+
+@tool("file.write", idempotent=True, reconcile=find_written)
 def write(
     ctx: ToolContext, path: str, text: str | None = None, base64: str | None = None
 ) -> dict[str, Any]:
-    """Write ``text`` (UTF-8) or ``base64`` to a file and answer ``{path, size, sha256}``.
+    """Write ``text`` (UTF-8) or ``base64`` and answer ``{path, size, sha256, external_ref}``.
 
-    Folders are made, an old file is replaced as a whole.
+    Folders are made, an old file is replaced as a whole. ``external_ref`` is ``sha256:`` and the
+    content's digest.
     """
     content = _content(text, base64)
-    files.write(tenant=ctx.tenant, path=path, content=content)
-    return _described(path, content)
+    files.write(tenant=ctx.tenant, path=path, content=content, mark=_mark(ctx))
+    return _receipt(path, content)
+
+
+def _mark(ctx: ToolContext) -> str:
+    """What the drafts of one effect have in common; empty without an effect."""
+    key = ctx.idempotency_key
+    return "" if key is None else hashlib.sha256(key.encode()).hexdigest()[:24]
+
+
+def _receipt(path: str, content: bytes) -> dict[str, Any]:
+    described = _described(path, content)
+    return {**described, "external_ref": f"sha256:{described['sha256']}"}
 
 
 def _content(text: str | None, base64: str | None) -> bytes:

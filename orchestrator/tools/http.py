@@ -18,6 +18,7 @@ from orchestrator.authoring import Permanent, RateLimited, ToolContext, Transien
 Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 DEFAULT_TIMEOUT_S = 30.0
 MAX_SHOWN = 200
+MAX_REFERENCE = 500
 _TRY_AGAIN = frozenset({408, 425})
 
 
@@ -32,27 +33,39 @@ def request(  # noqa: PLR0913 - the parameters are the document's words for a ca
     body: str | None = None,
     expect: Annotated[list[int] | None, Field(max_length=50)] = None,
     timeout_s: Annotated[float | None, Field(gt=0, le=3600)] = None,
+    key_header: str = "Idempotency-Key",
+    reference: Annotated[str | None, Field(max_length=500)] = None,
 ) -> dict[str, Any]:
-    """Call ``url`` and answer ``{status, headers, json, text, base64}``.
+    """Call ``url`` and answer ``{status, headers, json, text, base64, external_ref}``.
 
     ``json`` is the parsed body of a JSON answer; else ``text`` holds it, or ``base64`` where it is
     no text; the others are null. ``body`` (text) or ``json`` is sent. A step with an effect sends
-    its key as ``Idempotency-Key``. Statuses from 200 to 299 and those in ``expect`` succeed; 429 is
-    a rate limit, 408, 425 and 5xx are transient, all others permanent. Redirects are not followed.
+    its key in the header ``key_header``. ``external_ref`` is the other side's name for what
+    happened: at the JSON pointer ``reference`` of its answer, else ``external_ref`` or ``id`` of a
+    JSON object, else the header ``Location``, else null. Statuses from 200 to 299 and those in
+    ``expect`` succeed; 429 is a rate limit, 408, 425 and 5xx are transient, all others permanent.
+    Redirects are not followed.
     """
     content, kind = _content(json, body)
     answer = send(
         HttpRequest(
             method=method,
             url=_with_query(url, query),
-            headers=_headers(ctx, headers, kind=kind),
+            headers=_headers(ctx, headers, kind=kind, key_header=key_header),
             body=content,
             timeout_s=min(timeout_s or DEFAULT_TIMEOUT_S, ctx.time_left()),
         )
     )
     if not 200 <= answer.status < 300 and answer.status not in (expect or ()):
         raise _failure(answer)
-    return {"status": answer.status, "headers": dict(answer.headers), **_body(answer)}
+    shapes = _body(answer)
+    named = _reference(shapes["json"], reference) or answer.headers.get("location")
+    return {
+        "status": answer.status,
+        "headers": dict(answer.headers),
+        **shapes,
+        "external_ref": named,
+    }
 
 
 def _with_query(url: str, query: dict[str, str | int | float | bool] | None) -> str:
@@ -73,13 +86,13 @@ def _content(json: Any, body: str | None) -> tuple[bytes, str | None]:
 
 
 def _headers(
-    ctx: ToolContext, headers: Mapping[str, str] | None, *, kind: str | None
+    ctx: ToolContext, headers: Mapping[str, str] | None, *, kind: str | None, key_header: str
 ) -> dict[str, str]:
     own: dict[str, str] = {"User-Agent": "durable-workflow-orchestrator", "Accept": "*/*"}
     if kind is not None:
         own["Content-Type"] = kind
     if ctx.idempotency_key is not None:
-        own["Idempotency-Key"] = ctx.idempotency_key
+        own[key_header] = ctx.idempotency_key
     if ctx.traceparent:
         own["traceparent"] = ctx.traceparent
     given = dict(headers or {})
@@ -131,6 +144,34 @@ def _body(answer: HttpResponse) -> dict[str, Any]:
     if "\x00" in text:
         return {**shapes, "base64": base64.b64encode(answer.body).decode("ascii")}
     return {**shapes, "text": text}
+
+
+def _reference(value: Any, pointer: str | None) -> str | None:
+    """The other side's name for what happened, as text; None where the answer has none."""
+    if pointer is not None:
+        return _as_reference(_at(value, pointer))
+    if not isinstance(value, dict):
+        return None
+    return _as_reference(value.get("external_ref")) or _as_reference(value.get("id"))
+
+
+def _at(value: Any, pointer: str) -> Any:
+    """What stands at a JSON pointer (RFC 6901), or None."""
+    for part in pointer.split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, dict):
+            value = value.get(name)
+        elif isinstance(value, list) and name.isascii() and name.isdigit():
+            value = value[int(name[:9])] if int(name[:9]) < len(value) else None
+        else:
+            return None
+    return value
+
+
+def _as_reference(value: Any) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        return None
+    return str(value)[:MAX_REFERENCE] or None
 
 
 def _is_json(content_type: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.adapters.mail import Letter
+from orchestrator.adapters.mail import DEFAULT_TIMEOUT_S, Letter
 from orchestrator.adapters.mail import send as hand_over
 from orchestrator.authoring import ToolContext, tool
 
@@ -35,6 +35,7 @@ def send(  # noqa: PLR0913 - the parameters are the document's words for a mail
             reply_to=reply_to,
             sender=sender,
             key=key,
+            timeout_s=min(DEFAULT_TIMEOUT_S, ctx.time_left()),
         )
     )
     return {"message_id": message_id, "to": recipients}

@@ -228,7 +228,9 @@ def test_a_file_is_written_and_read(tmp_path, options):
 
     assert isinstance(written, Succeeded)
     assert written.output["size"] == 7
-    assert read.output == {**written.output, "text": "Grüße", "base64": None}
+    described = {name: written.output[name] for name in ("path", "size", "sha256")}
+    assert written.output["external_ref"] == f"sha256:{described['sha256']}"
+    assert read.output == {**described, "text": "Grüße", "base64": None}
     assert (raw.output["text"], raw.output["base64"]) == (None, "/wA=")
 
 
