@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Protocol, assert_never
 from uuid import UUID
 
-from django.db import transaction
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
 
 from approvals_app.models import Decision, Request
@@ -127,7 +126,7 @@ def decide(request_id: UUID, body: DecisionBody, *, tenant: str, person: Person)
     ``StateConflict`` with the state (decided otherwise, expired, cancelled), ``InvalidRequest``
     when ``data`` breaks the gate's form.
     """
-    with transaction.atomic():
+    with engine.Unit("decide"):
         request = _locked(request_id, tenant)
         ruling = rule(_gate(request), person, body.decision)
         match ruling:

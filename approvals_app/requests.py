@@ -13,6 +13,7 @@ from django.db import connection, transaction
 
 from approvals_app.models import Assignment, Request
 from approvals_app.policy import RequestState
+from orchestrator import engine
 from orchestrator.core.states import RUN_TERMINAL, RunState, StepState
 from orchestrator.models import Step
 
@@ -65,7 +66,7 @@ def open_request(new: NewRequest) -> bool:
     Safe to repeat. False, and nothing is stored: the attempt no longer holds the step (the run
     was cancelled, the lease was lost), so nobody must be asked.
     """
-    with transaction.atomic():
+    with engine.Unit("ask"):
         _close_older_rounds(new)
         _insert(new)
         held = _still_held(new)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from django.db import transaction
 from django.db.models import Max
 
 from orchestrator import engine
@@ -85,7 +84,7 @@ def publish(tenant: str, source: bytes, media_type: str, *, actor: str) -> Publi
     document, loaded = examined.document, examined.loaded
     if document is None or loaded is None or not examined.valid:
         raise DocumentRefused(examined.problems)
-    with transaction.atomic():
+    with engine.Unit("publish"):
         workflow = _locked(tenant, document)
         pins, problems = _pins(tenant, document, loaded)
         if problems:  # a child was retired since the check above
@@ -148,7 +147,7 @@ def retire(version: WorkflowVersion) -> None:
 
     One transaction under the workflow's lock; safe to repeat.
     """
-    with transaction.atomic():
+    with engine.Unit("retire"):
         workflow = Workflow.objects.select_for_update().get(pk=version.workflow_id)
         retired = WorkflowVersion.State.RETIRED
         mine = WorkflowVersion.objects.filter(pk=version.pk)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import connection
 
 from orchestrator import engine
 from orchestrator.core.definition import canonical_json
@@ -81,7 +81,7 @@ def start(
     none of these uses up the key. ``trigger`` is the type that the run shows.
     """
     fingerprint = hashlib.sha256(canonical_json(body)).hexdigest()
-    with transaction.atomic():
+    with engine.Unit("start_key"):
         _take_lock(principal.tenant, name, key)
         earlier = _earlier(principal.tenant, name, key)
         if earlier is not None:

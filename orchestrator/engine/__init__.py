@@ -5,6 +5,7 @@ engine knows no account, browser or queue: tenant and actor are opaque strings, 
 through a port.
 """
 
+from orchestrator.crash import Unit
 from orchestrator.engine.blueprints import compiled, pinned_digest, register_blueprint
 from orchestrator.engine.control import cancel_run, pause_run, resume_run
 from orchestrator.engine.explaining import length
@@ -38,6 +39,7 @@ __all__ = [
     "RunPicture",
     "SignalResult",
     "StepPicture",
+    "Unit",
     "beat_once",
     "cancel_children",
     "cancel_run",

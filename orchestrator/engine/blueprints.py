@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Any
 
 import orjson
-from django.db import transaction
 
 from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.compiling import compile_workflow
@@ -20,6 +19,7 @@ from orchestrator.core.definition import (
     parse_document,
 )
 from orchestrator.core.errors import InvariantBroken, NotFound
+from orchestrator.crash import Unit
 from orchestrator.executors.registry import get_executor
 from orchestrator.models import Blueprint, EdgeDefinition, StepDefinition
 
@@ -34,7 +34,7 @@ def pinned_digest(canonical: bytes, pins: Mapping[str, str]) -> str:
     return hashlib.sha256(canonical + b"\n" + canonical_json(dict(pins))).hexdigest()
 
 
-@transaction.atomic
+@Unit("blueprint")
 def register_blueprint(
     *,
     tenant: str,

@@ -13,6 +13,7 @@ from orchestrator.core.decision import Decision
 from orchestrator.core.errors import NotFound, StateConflict
 from orchestrator.core.snapshot import Snapshot
 from orchestrator.core.states import RunState
+from orchestrator.crash import Unit
 from orchestrator.engine import outbox
 from orchestrator.engine.blueprints import compiled
 from orchestrator.engine.settle import apply_change
@@ -61,7 +62,7 @@ def _act(
     word: str,
     only_from: RunState | None = None,
 ) -> None:
-    with transaction.atomic():
+    with Unit("control"):
         run = rows.lock_run(run_id)
         if run is None:
             raise NotFound(f"there is no run {run_id}")

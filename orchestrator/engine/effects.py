@@ -23,6 +23,7 @@ from orchestrator.core.effects import (
 )
 from orchestrator.core.errors import ErrorClass, StepError
 from orchestrator.core.outcomes import Failed, Outcome, Succeeded, Waiting
+from orchestrator.crash import crash_point
 from orchestrator.executors.base import StepContext
 from orchestrator.executors.effects import Applied, NotApplied, Unknown, look_up_effect
 from orchestrator.models import effect_rows
@@ -100,8 +101,7 @@ def _settle_doubt(
     plan: EffectPlan, step: StepPlan, context: StepContext, call: Callable[[], Outcome]
 ) -> Answered:
     """An earlier attempt may have called: look it up before anything else."""
-    found = look_up_effect(context)
-    match found:
+    match _look_up(context):
         case Applied(output=output):
             return _applied(plan, output)
         case NotApplied():
@@ -110,6 +110,13 @@ def _settle_doubt(
             if is_idempotent(step) or on_doubt(step) == "resend":
                 return _conclude(plan, step, context, call())
             return _by_rule(plan.key, step, reason)
+
+
+def _look_up(context: StepContext) -> Applied | NotApplied | Unknown:
+    crash_point("lookup:before")
+    found = look_up_effect(context)
+    crash_point("lookup:after")
+    return found
 
 
 def _conclude(plan: EffectPlan, step: StepPlan, context: StepContext, outcome: Outcome) -> Answered:
@@ -126,7 +133,7 @@ def _conclude(plan: EffectPlan, step: StepPlan, context: StepContext, outcome: O
     if is_idempotent(step) or on_doubt(step) == "resend":  # the same key may be sent again
         doubt = EffectEnd(key=plan.key, status=EffectStatus.IN_DOUBT, reason=reason)
         return Answered(outcome=outcome, effect=doubt)
-    match look_up_effect(context):
+    match _look_up(context):
         case Applied(output=output):
             return _applied(plan, output)
         case NotApplied():

@@ -19,6 +19,7 @@ from orchestrator.core.errors import InvalidRequest, NotFound, StateConflict
 from orchestrator.core.outcomes import Answer, Outcome
 from orchestrator.core.schemas import compile_schema
 from orchestrator.core.states import StepState
+from orchestrator.crash import Unit
 from orchestrator.engine import outbox
 from orchestrator.engine.blueprints import compiled
 from orchestrator.engine.settle import carry_out, decide
@@ -54,7 +55,7 @@ def send_signal(
     InvalidRequest (``unknown_signal``, ``payload_invalid``, ``signal_id_reused``) and
     StateConflict when the run is over.
     """
-    with transaction.atomic():
+    with Unit("signal"):
         run, workflow = _locked(run_id)
         _check_signal(workflow, name, payload)
         digest = payload_hash(payload)

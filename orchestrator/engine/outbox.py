@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError
 from django.utils.module_loading import import_string
 
 from orchestrator.conf import engine_settings
+from orchestrator.crash import Unit
 from orchestrator.models import outbox_rows
 from orchestrator.models.outbox_rows import Message
 
@@ -56,7 +57,7 @@ def _handle_one(number: int) -> bool:
     failure: Exception | None = None
     message: Message | None = None
     try:
-        with transaction.atomic():
+        with Unit("outbox"):
             message = outbox_rows.take(number)
             if message is None:
                 return False

@@ -8,14 +8,13 @@ from __future__ import annotations
 from itertools import groupby
 from uuid import UUID
 
-from django.db import transaction
-
 from orchestrator.conf import engine_settings
 from orchestrator.core import planning
 from orchestrator.core.decision import Ref
 from orchestrator.core.errors import ErrorClass, StepError
 from orchestrator.core.outcomes import Failed
 from orchestrator.core.states import RunState
+from orchestrator.crash import Unit
 from orchestrator.engine import outbox, ports
 from orchestrator.engine.blueprints import compiled
 from orchestrator.engine.effects import after_loss
@@ -34,7 +33,7 @@ def expire_leases(limit: int = 100) -> int:
 
 def _expire(found: tuple[UUID, UUID, int]) -> bool:
     run_id, step_id, fence = found
-    with transaction.atomic():
+    with Unit("lost_lease"):
         run = rows.lock_run(run_id, skip_locked=True)
         if run is None or run.ended or not sweeps.lease_is_over(step_id, fence):
             return False
@@ -82,7 +81,7 @@ def redispatch_stale(limit: int = 200) -> int:
 
 def _redispatch(found: tuple[UUID, list[Ref]]) -> bool:
     run_id, stale = found
-    with transaction.atomic():
+    with Unit("redispatch"):
         run = rows.lock_run(run_id, skip_locked=True)
         if run is None or run.ended:
             return False

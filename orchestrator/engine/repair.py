@@ -14,6 +14,7 @@ from orchestrator.core.decision import Decision
 from orchestrator.core.errors import InvalidRequest, NotFound, StateConflict
 from orchestrator.core.repairing import Wish
 from orchestrator.core.states import RunState, StepState
+from orchestrator.crash import Unit
 from orchestrator.engine import outbox
 from orchestrator.engine.blueprints import compiled
 from orchestrator.engine.repair_effects import settle_in_doubt
@@ -67,7 +68,7 @@ def repair_run(  # noqa: PLR0913 - an order is made of this much; keyword-only
         expected_version=expected_version,
         details=dict(details or {}),
     )
-    with transaction.atomic():
+    with Unit("repair"):
         run = rows.lock_run(run_id)
         if run is None:
             raise NotFound(f"there is no run {run_id}")

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import Ref
+from orchestrator.crash import crash_point
 from orchestrator.engine import ports
 from orchestrator.engine.work import Prepared
 from orchestrator.models.rows import StepRow
@@ -33,6 +34,8 @@ class Settled:
     def send(self) -> None:
         """Send the wake-ups, the children's too; call after commit."""
         if self.dispatch:
+            crash_point("send:before")
             ports.dispatcher().dispatch(self.run_id, self.workflow, self.dispatch)
+            crash_point("send:after")
         for child in self.children:
             child.send()

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from django.db import connection, transaction
 
+from orchestrator.crash import Unit
 from orchestrator.engine.births import Birth, check_input, conceive, give_birth
 from orchestrator.engine.blueprints import compiled
 from orchestrator.models import Blueprint
@@ -51,7 +52,7 @@ def start_run(  # noqa: PLR0913 - a run is made of this much; keyword-only
         settled = give_birth(newborn)
         settled.send()
         return settled.run_id
-    with transaction.atomic(savepoint=False):
+    with Unit("start", savepoint=False):
         settled = give_birth(newborn)
         transaction.on_commit(settled.send)
     return settled.run_id

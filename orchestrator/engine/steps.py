@@ -20,9 +20,9 @@ from orchestrator.core.errors import InvariantBroken
 from orchestrator.core.outcomes import Failed, Outcome, StartChild, Waiting
 from orchestrator.core.settling import Expanded
 from orchestrator.core.states import RunState, StepState
+from orchestrator.crash import Unit, crash_point
 from orchestrator.engine import children, ending, inbox, outbox
 from orchestrator.engine.blueprints import compiled
-from orchestrator.engine.crash import crash_point
 from orchestrator.engine.leases import keeper
 from orchestrator.engine.patience import outlast
 from orchestrator.engine.ports import LaneControl
@@ -61,11 +61,13 @@ def run_step(order: Order, control: LaneControl) -> int:
     work = claim(order)
     count = 0
     while work is not None:
+        crash_point("claimed")
         if work.is_stale(engine_settings().lease):
             logger.warning("step %s: this process stood still past its lease", work.row.id)
             break
         with keeper.holding(work.row.id, work.row.fence, timeout_s=work.step.timeout_s):
             answer = _perform(work)
+        crash_point("performed")
         count += 1
         lane = Lane(
             queue=work.step.queue,
@@ -77,12 +79,10 @@ def run_step(order: Order, control: LaneControl) -> int:
 
 
 def _perform(work: Work) -> Answer:
-    crash_point("claimed")
     answer = perform(work, max_items=engine_settings().max_items)
     if isinstance(answer.outcome, StartChild):
         refusal = children.refusal(work.run, work.workflow, answer.outcome)
         answer = Answer(outcome=refusal) if refusal is not None else answer
-    crash_point("performed")
     return answer
 
 
@@ -95,10 +95,10 @@ def claim(order: Order) -> Work | None:
         try:
             if attempt < _OPTIMISTIC_TRIES:
                 return _claim_read(order)
-            with transaction.atomic():
+            with Unit("claim"):
                 return _claim_locked(order)
         except _Crowded:
-            with transaction.atomic():
+            with Unit("claim"):
                 return _claim_locked(order)
         except MovedOn:
             continue  # somebody else moved the run between our read and our write
@@ -224,7 +224,7 @@ def settle(work: Work, answer: Answer, lane: Lane) -> Work | None:
     if quick is not None:
         return quick[0]
     try:
-        with transaction.atomic():
+        with Unit("settle"):
             settled, run, values = _settle_locked(work, answer, lane)
     except EffectMoved:  # of the step that was to be claimed with it: settle, and claim nothing
         return settle(work, answer, replace(lane, takes_next=False))
@@ -303,4 +303,6 @@ def _keep_evidence(work: Work, outcome: Outcome | Expanded) -> None:
         work.row.fence,
     )
     evidence = {"result": type(outcome).__name__.lower()}
+    crash_point("evidence:before")
     attempts.record_late(work.row.id, fence=work.row.fence, worker=worker_name(), evidence=evidence)
+    crash_point("evidence:after")

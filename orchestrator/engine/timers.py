@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 from uuid import UUID
 
-from django.db import transaction
-
 from orchestrator.core import planning
 from orchestrator.core.decision import EventDraft, Ref
 from orchestrator.core.errors import ErrorClass, StepError
 from orchestrator.core.outcomes import Answer, Failed
 from orchestrator.core.states import StepState
+from orchestrator.crash import Unit
 from orchestrator.engine import outbox
 from orchestrator.engine.blueprints import compiled
 from orchestrator.engine.control import apply_control
@@ -35,7 +34,7 @@ def fire_due(limit: int = 200) -> int:
 
 def _fire(timer: DueTimer) -> bool:
     """False when another sweep is at it, or an answer came first."""
-    with transaction.atomic():
+    with Unit("timer"):
         run = rows.lock_run(timer.run_id, skip_locked=True)
         if run is None or not sweeps.is_due(timer.id):
             return False
@@ -113,7 +112,7 @@ def end_overdue(limit: int = 100) -> int:
 
 
 def _end(run_id: UUID) -> bool:
-    with transaction.atomic():
+    with Unit("overdue"):
         run = rows.lock_run(run_id, skip_locked=True)
         if run is None or run.ended or not sweeps.is_overdue(run_id):
             return False

@@ -20,6 +20,7 @@ from orchestrator.core.expressions import compile_expression, compile_template
 from orchestrator.core.outcomes import Failed, Outcome, Succeeded, Usage
 from orchestrator.core.schemas import compile_schema
 from orchestrator.core.settling import Expanded
+from orchestrator.crash import crash_point
 from orchestrator.engine import effects
 from orchestrator.engine.values import Values
 from orchestrator.executors.base import StepContext
@@ -167,7 +168,9 @@ def _expand(items: list[Any], max_items: int) -> Failed | Expanded:
 
 def _execute(work: Work, context: StepContext) -> Outcome:
     try:
+        crash_point("body:before")
         outcome = get_executor(work.step.type).execute(context)
+        crash_point("body:after")
     except ConditionError as error:
         return Failed(error=StepError(error_class=ErrorClass.CONDITION_ERROR, message=str(error)))
     except Exception as error:

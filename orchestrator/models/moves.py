@@ -14,6 +14,7 @@ from uuid import UUID
 from django.db import DatabaseError
 
 from orchestrator.core.errors import InvariantBroken, OrchestratorError
+from orchestrator.crash import crash_point
 from orchestrator.models.rows import RunRow
 from orchestrator.models.statements import dumps, execute, fetch_prepared
 
@@ -84,6 +85,7 @@ def apply_decision(write: Write) -> datetime:
         write.worker,
         write.lease,
     ]
+    crash_point("apply:before")
     try:
         row = fetch_prepared(_APPLY, params)
     except DatabaseError as error:
@@ -97,6 +99,7 @@ def apply_decision(write: Write) -> datetime:
         raise
     if row is None:
         raise InvariantBroken("orchestrator_apply returned nothing")
+    crash_point("apply:after")
     at: datetime = row[0]
     return at
 
@@ -114,6 +117,7 @@ def begin_run(
 
     Autocommits when no transaction is open. The run is then at version 1.
     """
+    crash_point("begin:before")
     fetch_prepared(
         _BEGIN,
         [
@@ -139,6 +143,7 @@ def begin_run(
             dumps(write.events),
         ],
     )
+    crash_point("begin:after")
 
 
 def append_event(run_id: UUID, event_type: str, payload: dict[str, Any], actor: str) -> None:

@@ -9,6 +9,7 @@ from uuid import UUID
 import orjson
 from django.db import connection
 
+from orchestrator.crash import crash_point
 from orchestrator.models.statements import dumps
 
 
@@ -47,6 +48,7 @@ def take(number: int) -> Message | None:
 
 def put_off(number: int, error: str) -> None:
     """Try again later: 1 s, doubled each time, at most five minutes."""
+    crash_point("put_off:before")
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE orchestrator_outbox SET attempts = attempts + 1, error = %s,"

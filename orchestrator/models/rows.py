@@ -13,6 +13,7 @@ from django.db import connection
 
 from orchestrator.core.snapshot import Snapshot, unpack
 from orchestrator.core.states import RUN_TERMINAL, RunState
+from orchestrator.crash import crash_point
 from orchestrator.models.statements import fetch_all_prepared, fetch_prepared
 
 _RUN_COLUMNS = (
@@ -161,7 +162,9 @@ def take(run_id: UUID, key: str, scope: str, *, worker: str, lease: timedelta) -
     The rows are those from before the claim. They are older still when somebody moved the run
     while this waited for its lock: then ``version`` is not the run's plus one.
     """
+    crash_point("take:before")
     row = fetch_prepared(_TAKE, [key, scope, key, scope, worker, lease, run_id])
+    crash_point("take:after")
     if row is None:
         return None
     n = _N_RUN + 2

@@ -12,6 +12,7 @@ from django.db import connection
 
 from orchestrator.clock import new_id
 from orchestrator.core.compiled import StepPlan
+from orchestrator.crash import crash_point
 from orchestrator.models.statements import dumps, execute
 
 
@@ -134,6 +135,7 @@ def renew_leases(held: Sequence[tuple[UUID, int]], lease: timedelta) -> set[UUID
     A lease never outlives its attempt's time limit. Touches step rows only.
     """
     params: list[Any] = [lease, [i for i, _ in held], [f for _, f in held]]
+    crash_point("renew:before")
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE orchestrator_step s"
