@@ -53,7 +53,7 @@ class ToolRegistry:
 registry = ToolRegistry()
 
 
-def tool(
+def tool(  # noqa: PLR0913 - the words of the contract
     name: str,
     *,
     idempotent: bool = False,
@@ -61,13 +61,15 @@ def tool(
     reconcile: Callable[..., Any] | None = None,
     service: str | None = None,
     timeout: float | None = None,
+    literal: tuple[str, ...] = (),
 ) -> Callable[[Function], Function]:
     """Register a function as the tool ``name``; the function itself stays as it is.
 
     ``idempotent``: a second call with the same key changes nothing. ``effect="required"``: a step
-    that uses it must declare an effect key. ``reconcile``, ``service`` (the breaker it belongs to)
-    and ``timeout`` (seconds): see ``ToolSpec``. Typed parameters give the input schema, a return
-    annotation the output schema; the first parameter may be the context, named ``ctx``.
+    that uses it must declare an effect key. ``reconcile``, ``service`` (the breaker it belongs to),
+    ``timeout`` (seconds) and ``literal`` (parameters): see ``ToolSpec``. Typed parameters give the
+    input schema, a return annotation the output schema; the first parameter may be the context,
+    named ``ctx``.
     """
 
     def decorate(function: Function) -> Function:
@@ -82,6 +84,7 @@ def tool(
                 reconcile=reconcile,
                 service=service,
                 timeout=timeout,
+                literal=literal,
             )
         )
         return function

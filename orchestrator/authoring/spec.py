@@ -17,6 +17,7 @@ class ToolSpec:
 
     ``reconcile(ctx, **input)`` returns the output if the effect was applied, None if certainly
     not, and raises if that is unknown. ``timeout`` in seconds bounds a call below the step's own.
+    ``literal`` names parameters whose value must stand in the document as it is.
     """
 
     name: str
@@ -27,6 +28,7 @@ class ToolSpec:
     reconcile: Callable[..., Any] | None
     service: str | None
     timeout: float | None
+    literal: tuple[str, ...] = ()
 
     @property
     def input_schema(self) -> dict[str, Any]:

@@ -27,6 +27,7 @@ class InstalledParts:
             effect=spec.effect,
             reconciles=spec.reconcile is not None,
             service=spec.service,
+            literal=spec.literal,
         )
 
     def tools(self) -> tuple[str, ...]:

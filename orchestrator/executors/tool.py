@@ -20,6 +20,7 @@ from orchestrator.authoring import (
     registry,
 )
 from orchestrator.core.errors import ErrorClass, StepError
+from orchestrator.core.literals import not_literal
 from orchestrator.core.outcomes import Answer, Failed, Outcome, Succeeded
 from orchestrator.executors.base import StepContext
 from orchestrator.executors.json_output import NotJson, output_error, plain_json
@@ -118,6 +119,12 @@ class ToolExecutor:
             return _not_applied(
                 ErrorClass.PERMANENT,
                 f"tool {spec.name} needs an effect key: give the step effect: {{key: …}}",
+            )
+        loose = not_literal(context.config.get("input"), spec.literal)
+        if loose:
+            return _not_applied(
+                ErrorClass.PERMANENT,
+                f"tool {spec.name} takes {', '.join(loose)} from the document as it is",
             )
         return _checked(_call(spec, context), context.config.get("output_schema"))
 

@@ -14,6 +14,7 @@ from orchestrator.core.validation.catalogue import Catalogue, ToolFacts, ToolSpe
 from orchestrator.core.validation.effects import check_effects
 from orchestrator.core.validation.kinds import check_kinds
 from orchestrator.core.validation.lint import check_habits
+from orchestrator.core.validation.literals import check_literals
 from orchestrator.core.validation.naming import check_expressions
 from orchestrator.core.validation.review import Review
 from orchestrator.core.validation.salvage import readable_part
@@ -36,6 +37,7 @@ def validate(
     check_structure(review)
     check_kinds(review)
     check_effects(review)
+    check_literals(review)
     check_schemas(review)
     check_types(review, check_expressions(review))
     check_habits(review)

@@ -40,6 +40,11 @@ class ToolFacts(Protocol):
         """Whether it can look up if an effect was applied."""
         ...
 
+    @property
+    def literal(self) -> tuple[str, ...]:
+        """Parameters whose value must stand in the document as it is, without ``${{ }}``."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
@@ -52,6 +57,7 @@ class ToolSpec:
     effect: Literal["required"] | None = None
     reconciles: bool = False
     service: str | None = None
+    literal: tuple[str, ...] = ()
 
 
 class Catalogue(Protocol):
