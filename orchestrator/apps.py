@@ -15,9 +15,9 @@ class OrchestratorConfig(AppConfig):
         """Fill the engine's ports, find the tools of every installed app, schedule the sweeps."""
         from orchestrator import checks, engine
         from orchestrator.tasks.dispatch import CeleryDispatcher
-        from orchestrator.tasks.schedule import ensure_tick
+        from orchestrator.tasks.schedule import ensure_entries
 
         autodiscover_modules("tools")
         engine.set_dispatcher(CeleryDispatcher())
-        post_migrate.connect(ensure_tick, sender=self)
+        post_migrate.connect(ensure_entries, sender=self)
         checks.register()

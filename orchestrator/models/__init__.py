@@ -2,6 +2,7 @@
 
 from orchestrator.models.alert import Alert
 from orchestrator.models.blueprint import Blueprint, EdgeDefinition, StepDefinition
+from orchestrator.models.duty import Duty
 from orchestrator.models.effect import Effect
 from orchestrator.models.history import Event
 from orchestrator.models.outbox import Outbox
@@ -16,6 +17,7 @@ __all__ = [
     "Attempt",
     "Blueprint",
     "DeadLetter",
+    "Duty",
     "EdgeDefinition",
     "Effect",
     "Event",

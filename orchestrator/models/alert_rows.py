@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -56,6 +58,36 @@ def close_alert(kind: str, key: str) -> bool:
             [kind, key],
         )
         return bool(cursor.rowcount)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAlert:
+    """An alert that is open."""
+
+    key: str
+    run_id: UUID | None
+
+
+def open_alerts(kind: str, limit: int) -> list[OpenAlert]:
+    """Open alerts of a kind, those first that were not seen for longest."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT key, run_id FROM orchestrator_alert WHERE kind = %s AND closed_at IS NULL"
+            " ORDER BY last_seen_at, id LIMIT %s",
+            [kind, limit],
+        )
+        return [OpenAlert(*row) for row in cursor.fetchall()]
+
+
+def still_open(kind: str, keys: Sequence[str]) -> set[str]:
+    """Which of these alerts are open already."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT key FROM orchestrator_alert"
+            " WHERE kind = %s AND key = ANY(%s) AND closed_at IS NULL",
+            [kind, list(keys)],
+        )
+        return {key for (key,) in cursor.fetchall()}
 
 
 def _storable(value: Any) -> Any:

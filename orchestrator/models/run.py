@@ -94,7 +94,9 @@ class Run(models.Model):
             models.Index(fields=["tenant", "workflow", "-id"], name="orchestrator_run_workflow"),
             models.Index(fields=["tenant", "correlation_id"], name="orchestrator_run_corr"),
             models.Index(
-                fields=["state"], name="orchestrator_run_open", condition=Q(state__in=OPEN_STATES)
+                fields=["state", "id"],
+                name="orchestrator_run_open",
+                condition=Q(state__in=OPEN_STATES),
             ),
             models.Index(
                 fields=["deadline_at"],

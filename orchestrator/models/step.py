@@ -83,6 +83,11 @@ class Step(models.Model):
                 name="orchestrator_step_waiting",
                 condition=Q(state="waiting"),
             ),
+            models.Index(
+                fields=["state", "run"],
+                name="orchestrator_step_parked",
+                condition=Q(state="retrying") | Q(state="running", lease_until__isnull=True),
+            ),
         ]
 
     def __str__(self) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from orchestrator.core import saga
 from orchestrator.core.compiled import CompiledWorkflow, Join, StepPlan
 from orchestrator.core.snapshot import WAIT_CODES, Code, Loop, Snapshot, unpack
 from orchestrator.core.states import StepState
@@ -134,3 +135,22 @@ def _least(step: StepPlan, n_needs: int) -> int:
     if step.join is not Join.AT_LEAST or step.owner is not None:
         return n_needs
     return min(step.join_count, n_needs)
+
+
+def sagas(runs: Sequence[UUID]) -> Iterator[Violation]:
+    """Runs that ended without completing, whose undoing is not what the run says of it."""
+    ended = Run.objects.filter(pk__in=runs, state__in=("failed", "cancelled", "timed_out"))
+    for run_id, blueprint_id, compact, said in ended.values_list(
+        "pk", "blueprint_id", "compact", "compensation"
+    ):
+        try:
+            workflow, snapshot = compiled(blueprint_id), unpack(compact)
+        except ValueError:
+            continue  # told by the rule above
+        if saga.due(workflow, snapshot):
+            yield Violation("saga_complete", run_id, "", "the run is over with something to undo")
+        found = saga.verdict(workflow, snapshot)
+        if found != said:
+            yield Violation(
+                "saga_complete", run_id, "", f"compensation {said!r}, but {found!r} was undone"
+            )

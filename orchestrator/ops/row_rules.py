@@ -9,6 +9,7 @@ from uuid import UUID
 
 from django.db import connection
 
+from orchestrator.ops.effect_rules import EFFECT_SQL
 from orchestrator.ops.violation import Violation
 
 # Each returns (run, step, what is wrong) for the runs in %(runs)s.
@@ -56,21 +57,39 @@ SELECT s.run_id, {_NAME}, CASE WHEN s.state = 'running' THEN 'running without a 
                  AND s.items_total IS NOT NULL AND s.scope = '')
             ELSE s.lease_until IS NOT NULL END
 """  # noqa: S608 - constant lists
+
+
+def waiting_for_nothing(step: str) -> str:
+    """The condition, on the waiting step under the alias ``step``, that nothing will end its wait.
+
+    A wait for a service or a budget ends by a sweep of its own, which needs no row.
+    """
+    s = step
+    return f"""CASE {s}.waiting_for
+         WHEN 'timer' THEN NOT EXISTS (
+           SELECT 1 FROM orchestrator_timer t WHERE t.step_id = {s}.id)
+         WHEN 'child' THEN NOT EXISTS (
+             SELECT 1 FROM orchestrator_run c
+              WHERE c.parent_id = {s}.run_id AND c.parent_step = {s}.id AND c.state NOT IN {_OVER})
+           AND NOT EXISTS (
+             SELECT 1 FROM orchestrator_outbox o WHERE o.topic = 'child.ended'
+                AND o.payload ->> 'parent_step' = {s}.id::text)
+         WHEN 'review' THEN NOT EXISTS (
+           SELECT 1 FROM orchestrator_effect e
+            WHERE e.step_id = {s}.id AND e.status IN ('intended', 'in_doubt'))
+         WHEN 'signal' THEN {s}.waiting_key = ''
+         WHEN 'person' THEN {s}.waiting_key = '' AND NOT EXISTS (
+           SELECT 1 FROM orchestrator_timer t WHERE t.step_id = {s}.id)
+         WHEN 'service' THEN false
+         WHEN 'budget' THEN false
+         ELSE true
+       END"""  # noqa: S608 - constant text
+
+
 _WAITING_FOR_SOMETHING = f"""
 SELECT s.run_id, {_NAME}, format('waiting for %%L, but nothing will end it', s.waiting_for)
   FROM orchestrator_step s
- WHERE s.run_id = ANY(%(runs)s) AND s.state = 'waiting'
-   AND CASE s.waiting_for
-         WHEN 'timer' THEN NOT EXISTS (
-           SELECT 1 FROM orchestrator_timer t WHERE t.step_id = s.id)
-         WHEN 'child' THEN NOT EXISTS (
-             SELECT 1 FROM orchestrator_run c
-              WHERE c.parent_id = s.run_id AND c.parent_step = s.id AND c.state NOT IN {_OVER})
-           AND NOT EXISTS (
-             SELECT 1 FROM orchestrator_outbox o WHERE o.topic = 'child.ended'
-                AND o.payload ->> 'parent_step' = s.id::text)
-         WHEN '' THEN true
-         ELSE s.waiting_key = '' AND s.waiting_for IN ('person', 'signal') END
+ WHERE s.run_id = ANY(%(runs)s) AND s.state = 'waiting' AND {waiting_for_nothing("s")}
 """  # noqa: S608 - constant lists
 _RETRYING_TIMED = f"""
 SELECT s.run_id, {_NAME}, 'retrying without a timer' FROM orchestrator_step s
@@ -161,5 +180,5 @@ _SQL: tuple[tuple[str, str, str], ...] = (
     ("in_flight", "an open run has something that moves or waits", _NOT_LOST),
 )
 ROW_RULES: dict[str, tuple[str, Callable[[Sequence[UUID]], Iterable[Violation]]]] = {
-    rule: (words, partial(_find, rule, sql)) for rule, words, sql in _SQL
+    rule: (words, partial(_find, rule, sql)) for rule, words, sql in (*_SQL, *EFFECT_SQL)
 }

@@ -1,4 +1,4 @@
-"""The second path of the sweeps: a beat tick each few seconds, beside ``manage.py pulse``."""
+"""What beat asks for: the second path of the sweeps and of the watch, and the invariants."""
 
 from __future__ import annotations
 
@@ -8,16 +8,30 @@ from celery import shared_task
 from django.db import DatabaseError, connection
 
 from orchestrator import engine
+from orchestrator.ops.verifying import verify_in_turn
+from orchestrator.ops.watch import look_in_turn
 
 logger = logging.getLogger(__name__)
 
 
 @shared_task(name="orchestrator.tick", acks_late=True)
 def tick() -> None:
-    """One round of all sweeps; safe beside any number of others. A database that is away is the
-    next tick's affair."""
+    """One round of all sweeps, and a look around if it is time; safe beside any number of others.
+    A database that is away is the next tick's affair."""
     try:
         engine.beat_once()
+        look_in_turn()
     except DatabaseError as error:
         logger.warning("the tick met a database that is away: %s", error)
+        connection.close()
+
+
+@shared_task(name="orchestrator.verify", acks_late=True)
+def verify() -> None:
+    """Check the invariants of the runs that changed; an alert for each that is broken. Two at once
+    do it once."""
+    try:
+        verify_in_turn()
+    except DatabaseError as error:
+        logger.warning("the invariants were not checked, the database is away: %s", error)
         connection.close()

@@ -1,26 +1,47 @@
-"""The engine's own entry in beat's schedule: seen, and switched off, in the admin."""
+"""The engine's own entries in beat's schedule: seen, and switched off, in the admin."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from django.apps import AppConfig
 from django.db import connections
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
-from orchestrator.tasks.housekeeping import tick
+from orchestrator.tasks.housekeeping import tick, verify
 
-NAME = "orchestrator: sweeps"
-EVERY_S = 5
-DESCRIPTION = (
-    "The second path of the engine's sweeps (timers, lost workers, lost messages), beside the"
-    " processes of manage.py pulse. A tick that nobody took within its interval is dropped; two at"
-    " once do no harm."
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One task, each so many seconds. A message that nobody took within that time is dropped."""
+
+    name: str
+    task: str
+    every_s: int
+    description: str
+
+
+TICK = Entry(
+    "orchestrator: sweeps",
+    tick.name,
+    5,
+    "The second path of the engine's sweeps (timers, lost workers, lost messages) and of the watch"
+    " for orphans, beside the processes of manage.py pulse. A tick that nobody took within its"
+    " interval is dropped; two at once do no harm.",
 )
+VERIFY = Entry(
+    "orchestrator: invariants",
+    verify.name,
+    300,
+    "Checks the invariants of the runs that changed since the last time, and opens an alert for"
+    " each that is broken. It only reads, and keeps out of the way of live work.",
+)
+ENTRIES = (TICK, VERIFY)
 
 
-def ensure_tick(sender: AppConfig, *, using: str, **_: Any) -> None:
-    """Add the entry after a migration; one that is there stays as an operator left it.
+def ensure_entries(sender: AppConfig, *, using: str, **_: Any) -> None:
+    """Add the entries after a migration; one that is there stays as an operator left it.
 
     A receiver of ``post_migrate``. Does nothing while beat's tables are not there (a migration
     that stopped half way).
@@ -28,16 +49,21 @@ def ensure_tick(sender: AppConfig, *, using: str, **_: Any) -> None:
     del sender
     if PeriodicTask._meta.db_table not in connections[using].introspection.table_names():  # noqa: SLF001
         return
+    for entry in ENTRIES:
+        _ensure(entry, using)
+
+
+def _ensure(entry: Entry, using: str) -> None:
     every, _ = IntervalSchedule.objects.using(using).get_or_create(
-        every=EVERY_S, period=IntervalSchedule.SECONDS
+        every=entry.every_s, period=IntervalSchedule.SECONDS
     )
     PeriodicTask.objects.using(using).get_or_create(
-        name=NAME,
+        name=entry.name,
         defaults={
-            "task": tick.name,
+            "task": entry.task,
             "interval": every,
             "queue": "engine",
-            "expire_seconds": EVERY_S,
-            "description": DESCRIPTION,
+            "expire_seconds": entry.every_s,
+            "description": entry.description,
         },
     )

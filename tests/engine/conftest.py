@@ -9,15 +9,19 @@ import pytest
 
 from orchestrator import engine
 from orchestrator.engine import ports
+from orchestrator.ops import orphan_rules
 from orchestrator.ops.invariants import check_runs, newest_runs
 from tests.engine import probes
 from tests.engine.carrier import Carrier
+
+# These need no grace: a move is one transaction.
+AT_ONCE = tuple(orphan_rules.ORPHANS[:4])
 
 
 @pytest.fixture
 def carrier(transactional_db: None) -> Iterator[Carrier]:
     """Wake-ups delivered in this process, when the test says so. Whatever the test did, the runs
-    that it leaves behind must be sound."""
+    that it leaves behind must be sound, and none an orphan."""
     usual = ports.dispatcher()
     mine = Carrier()
     engine.set_dispatcher(mine)
@@ -26,6 +30,8 @@ def carrier(transactional_db: None) -> Iterator[Carrier]:
     engine.set_dispatcher(usual)
     broken = [v for finding in check_runs(newest_runs(1000)) for v in finding.violations]
     assert not broken, broken
+    orphans = [one.title for rule in AT_ONCE for one in orphan_rules.find(rule)]
+    assert not orphans, orphans
 
 
 @pytest.fixture(params=[True, False], ids=["fused", "single"])
