@@ -13,6 +13,7 @@ MAX_QUEUED = 16
 """Messages of one run on their way at once; lanes take the rest as they go, and a claim that
 leaves few on their way sends for more."""
 FEW_QUEUED = 4
+_READY = int(Code.READY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,7 @@ def admit(
 
 def _startable(workflow: CompiledWorkflow, snapshot: Snapshot, near: int | None) -> list[Ref]:
     steps = workflow.steps
-    refs = [Ref(position) for position, raw in enumerate(snapshot.codes) if raw == Code.READY]
+    refs = [Ref(position) for position in _with_code(snapshot.codes, _READY)]
     for position, loop in snapshot.loops.items():
         refs.extend(Ref(position, index) for index in loop.ready)
     if len(refs) > 1:
@@ -81,6 +82,16 @@ def _startable(workflow: CompiledWorkflow, snapshot: Snapshot, near: int | None)
             )
         )
     return refs
+
+
+def _with_code(codes: bytearray, code: int) -> list[int]:
+    """The positions of a code; searched by the machine, since most decisions find one or none."""
+    found: list[int] = []
+    position = codes.find(code)
+    while position >= 0:
+        found.append(position)
+        position = codes.find(code, position + 1)
+    return found
 
 
 def n_queued(snapshot: Snapshot) -> int:

@@ -130,13 +130,15 @@ def next_move(turn: Turn, step: StepPlan, fact: Fact) -> Move:
         case Failed():
             return _after_failure(turn, step, fact, outcome)
         case Waiting() | StartChild() | Expanded():
-            return _stay(turn, step, outcome)
+            return _stay(turn, step, fact.ref, outcome)
         case _:
             assert_never(outcome)
 
 
-def _stay(turn: Turn, step: StepPlan, outcome: Waiting | StartChild | Expanded) -> Move:
+def _stay(turn: Turn, step: StepPlan, ref: Ref, outcome: Waiting | StartChild | Expanded) -> Move:
     """Not done, and no body runs: the step waits, or its items do the work."""
+    if isinstance(outcome, Expanded):
+        turn.emit("step.expanded", ref, items=outcome.total)
     in_doubt = isinstance(outcome, Waiting) and outcome.kind == "review"
     if turn.snapshot.verdict is not None and step.undoes is None and not in_doubt:
         return _Stop()
@@ -207,7 +209,6 @@ def move_step(turn: Turn, step: StepPlan, ref: Ref, move: Move) -> None:
         case _Loop():
             subject.to, subject.loop_total = StepState.RUNNING, move.total
             turn.assign(position, Code.LOOPING)
-            turn.emit("step.expanded", ref, items=move.total)
             turn.snapshot.loops[position] = Loop(total=move.total)
             if move.total == 0:
                 turn.decision.loops_done.append(position)

@@ -11,7 +11,7 @@ from orchestrator.core.propagation import Turn
 from orchestrator.core.snapshot import QUEUED, WAIT_CODES, WAIT_WORDS, Code
 from orchestrator.core.states import RunState
 
-_ACTIVE = frozenset(map(int, (Code.READY, Code.RUNNING, Code.RETRYING)))
+_ACTIVE = tuple(map(int, (Code.READY, Code.READY | QUEUED, Code.RUNNING, Code.RETRYING)))
 
 
 def stand(turn: Turn) -> None:
@@ -64,14 +64,9 @@ def _undo(turn: Turn, position: int) -> None:
 
 def _census(turn: Turn) -> tuple[int, set[tuple[int, str]]]:
     """How many steps and items are ready, running or retrying; and what is waited for."""
-    active = 0
-    waits: set[tuple[int, str]] = set()
-    for raw in turn.snapshot.codes:
-        code = raw & ~QUEUED
-        if code in _ACTIVE:
-            active += 1
-        elif code >= Code.WAIT_PERSON:
-            waits.add((code, WAIT_WORDS[code]))
+    codes = turn.snapshot.codes
+    active = sum(map(codes.count, _ACTIVE))
+    waits = {(code, word) for code, word in WAIT_WORDS.items() if code in codes}
     for loop in turn.snapshot.loops.values():
         active += loop.running + loop.retrying + len(loop.ready) + len(loop.queued)
         waits.update((int(WAIT_CODES[word]), word) for word, n in loop.waits.items() if n)

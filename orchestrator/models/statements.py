@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import orjson
-from django.db import connection
+from django.db import connection, transaction
 from psycopg import Cursor
 
 
@@ -37,3 +38,13 @@ def execute(sql: str, params: Sequence[Any]) -> None:
     """Run a statement whose rows nobody needs; joins the open transaction."""
     with connection.cursor() as cursor:
         cursor.execute(sql, params)
+
+
+@contextmanager
+def one_snapshot() -> Iterator[None]:
+    """All reads see the same instant. Inside a caller's transaction, whatever that one sees."""
+    joined = connection.in_atomic_block
+    with transaction.atomic():
+        if not joined:
+            execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY", [])
+        yield

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.db import OperationalError, connection, transaction
+from django.db import OperationalError, transaction
 
 from orchestrator.models import Run
+from orchestrator.models.statements import one_snapshot
 from orchestrator.ops.compact_rules import compact_differences, early_starts, sagas
 from orchestrator.ops.patience import ran_out_of_patience, set_patience
 from orchestrator.ops.row_rules import ROW_RULES, old_messages
@@ -69,7 +69,7 @@ def check_runs(run_ids: Iterable[UUID], pace: Pace | None = None) -> list[Findin
     for batch in _batches(run_ids, size):
         if pace is not None and time.monotonic() > pace.until:
             break
-        with _one_snapshot():
+        with one_snapshot():
             for rule, (_, find) in RULES.items():
                 _check(findings[rule], find, batch, pace)
     n_runs = max(finding.n_runs for finding in findings.values())
@@ -111,14 +111,3 @@ def _batches(run_ids: Iterable[UUID], size: int) -> Iterator[list[UUID]]:
             batch = []
     if batch:
         yield batch
-
-
-@contextmanager
-def _one_snapshot() -> Iterator[None]:
-    """All reads see the same instant. Inside a caller's transaction, whatever that one sees."""
-    joined = connection.in_atomic_block
-    with transaction.atomic():
-        if not joined:
-            with connection.cursor() as cursor:
-                cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        yield

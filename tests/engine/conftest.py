@@ -13,6 +13,7 @@ from orchestrator.ops import orphan_rules
 from orchestrator.ops.invariants import check_runs, newest_runs
 from tests.engine import probes
 from tests.engine.carrier import Carrier
+from tests.engine.replays import assert_replays
 
 # These need no grace: a move is one transaction.
 AT_ONCE = tuple(orphan_rules.ORPHANS[:4])
@@ -21,13 +22,16 @@ AT_ONCE = tuple(orphan_rules.ORPHANS[:4])
 @pytest.fixture
 def carrier(transactional_db: None) -> Iterator[Carrier]:
     """Wake-ups delivered in this process, when the test says so. Whatever the test did, the runs
-    that it leaves behind must be sound, and none an orphan."""
+    that it leaves behind must be sound, none an orphan, and their histories lead to where they
+    stand."""
     usual = ports.dispatcher()
     mine = Carrier()
     engine.set_dispatcher(mine)
     probes.forget()
     yield mine
     engine.set_dispatcher(usual)
+    if mine.replays:
+        assert_replays()
     broken = [v for finding in check_runs(newest_runs(1000)) for v in finding.violations]
     assert not broken, broken
     orphans = [one.title for rule in AT_ONCE for one in orphan_rules.find(rule)]

@@ -1,0 +1,81 @@
+"""What an operator did, decided anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from orchestrator.core import planning, repairing
+from orchestrator.core.reopening import Stored
+from orchestrator.core.repairing import Wish
+from orchestrator.core.replay_acts import settle_behind
+from orchestrator.core.replay_facts import diverge
+from orchestrator.core.replay_log import Recorded
+from orchestrator.core.replay_machine import Replay
+
+
+def _wish(replay: Replay) -> Wish:
+    chose = repairing.routers(replay.workflow, replay.snapshot)
+    routes = {position: replay.routes[position] for position in chose}
+    return Wish(
+        workflow=replay.workflow,
+        snapshot=replay.snapshot,
+        stored=Stored(rows=replay.rows.states(), routes=routes),
+        conditions=replay.conditions,
+    )
+
+
+def _retry_step(replay: Replay, head: Recorded) -> None:
+    decision = repairing.retry_step(_wish(replay), replay.ref(head).position)
+    replay.reopen()
+    replay.follow(decision, before=1)
+
+
+def _resume(replay: Replay, head: Recorded) -> None:
+    sequence = head.payload.get("from_sequence")
+    if not head.step and sequence is None:
+        resumed = replay.log.peek(1)
+        reason = resumed.payload["reason"] if resumed is not None else ""
+        replay.follow(planning.resume(replay.workflow, replay.snapshot, reason=reason), before=1)
+        return
+    by_key = replay.workflow.by_key
+    positions = {
+        by_key[key] for key, seq in replay.ended_at.items() if sequence and seq > sequence
+    } or {replay.ref(head).position}
+    decision = repairing.resume_from(_wish(replay), positions)
+    replay.reopen()
+    replay.follow(decision, before=1)
+
+
+def _skip_step(replay: Replay, head: Recorded) -> None:
+    decision = repairing.skip_step(_wish(replay), replay.ref(head).position)
+    replay.reopen()
+    replay.follow(decision, before=1)
+
+
+def _settle_effect(replay: Replay, head: Recorded) -> None:
+    """A person found out about an effect in doubt; that of a step which is over is only noted."""
+    if not head.step:
+        replay.note()
+    elif head.payload["outcome"] == "applied":
+        settle_behind(replay, 1)
+    else:
+        _send_back(replay, head)
+
+
+def _send_back(replay: Replay, head: Recorded) -> None:
+    effect = replay.log.peek(1)
+    if effect is None or effect.type != "effect.not_applied":
+        diverge(effect or head, "effect.not_applied", effect)
+    ref = replay.ref(head)
+    row = replay.row(head, ref)
+    wish = _wish(replay)
+    replay.follow(repairing.send_back(wish, ref), before=2)
+    row.n_retries = row.n_lost = 0
+
+
+REPAIRS: dict[str, Callable[[Replay, Recorded], None]] = {
+    "repair.retry_step": _retry_step,
+    "repair.resume": _resume,
+    "repair.skip_step": _skip_step,
+    "repair.settle_effect": _settle_effect,
+}
