@@ -258,6 +258,7 @@ def _settle_alone(work: Work, answer: Answer, lane: Lane) -> tuple[Work | None] 
     except (MovedOn, StaleFence):
         work.values.see(run.snapshot)
         return None
+    mark_known_rows(change)
     crash_point("settled")
     settled = Settled(
         run_id=run.id,
