@@ -31,7 +31,10 @@ from tests.drill.table import table
 QUICK = (Size.QUICK, Size.SHORT, Size.LONG)
 
 # The one list. A drill is (size, seed) -> Iterator[Line]; slow ones first, they overlap best.
-DRILLS: tuple[Entry, ...] = (Entry("storm", "tests.drill.storm:kill_storm", QUICK),)
+DRILLS: tuple[Entry, ...] = (
+    Entry("storm", "tests.drill.storm:kill_storm", QUICK),
+    Entry("guards", "tests.drill.guards:guards", limit_s=540),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

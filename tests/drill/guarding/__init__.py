@@ -1,0 +1,20 @@
+"""The one list of guards; see ``guard`` for what each says."""
+
+from __future__ import annotations
+
+from tests.drill.guarding.doors import DOOR_GUARDS, HISTORY_GUARDS
+from tests.drill.guarding.effects import EFFECT_GUARDS
+from tests.drill.guarding.ends import END_GUARDS, SWEEP_GUARDS
+from tests.drill.guarding.guard import Cut, Guard
+from tests.drill.guarding.owners import OWNER_GUARDS
+
+__all__ = ["GUARDS", "Cut", "Guard"]
+
+GUARDS: tuple[Guard, ...] = (
+    *EFFECT_GUARDS,
+    *OWNER_GUARDS,
+    *END_GUARDS,
+    *SWEEP_GUARDS,
+    *DOOR_GUARDS,
+    *HISTORY_GUARDS,
+)
