@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db import OperationalError, connection, transaction
+from django.db import OperationalError, connection
 
+from orchestrator.crash import Unit
 from orchestrator.models import Alert, duty_rows
 from orchestrator.ops.alerting import close_cured, raise_alerts
 from orchestrator.ops.invariants import Finding, Pace, check_runs, newest_runs
@@ -31,8 +32,9 @@ _LAST_EVENT = (
     "pg_get_serial_sequence('orchestrator_event', 'id')::regclass), 0)"
 )
 _CHANGED = (
-    "SELECT run_id, count(*) OVER () FROM orchestrator_event WHERE id > %s"
-    " GROUP BY run_id ORDER BY max(id) DESC LIMIT %s"
+    "SELECT c.run_id, count(*) OVER () FROM (SELECT run_id, max(id) AS last"
+    "  FROM orchestrator_event WHERE id > %s GROUP BY run_id) c"
+    " JOIN orchestrator_run r ON r.id = c.run_id ORDER BY c.last DESC LIMIT %s"
 )
 _OVERLAP = 1_000
 """Lines of history that were not committed yet at the last look may stand so far back."""
@@ -111,7 +113,7 @@ def _changed_since(event: int | None) -> Changed:
     last = int(_rows(_LAST_EVENT, [])[0][0])
     if event is not None:
         try:
-            with transaction.atomic():
+            with Unit("verify.changed"):
                 set_patience(STATEMENT_MS)
                 rows = _rows(_CHANGED, [event - _OVERLAP, MAX_RUNS])
             return Changed(rows[0][1] if rows else 0, [run_id for run_id, _ in rows], last)

@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db import OperationalError, transaction
+from django.db import OperationalError
 
+from orchestrator.crash import Unit
 from orchestrator.models import alert_rows, duty_rows
 from orchestrator.ops import orphan_rules, trouble_rules
 from orchestrator.ops.alerting import close_cured, raise_alerts
@@ -152,7 +153,7 @@ def _walk(rule: Rule, look: Look) -> list[Sighting]:
 def _patiently(what: str, look: Look) -> Iterator[None]:
     """A statement that takes too long is given up for this round; the others go on."""
     try:
-        with transaction.atomic():
+        with Unit("watch.look"):
             set_patience(STATEMENT_MS)
             yield
     except OperationalError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from io import StringIO
 from typing import Any
@@ -11,8 +12,10 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from orchestrator.clock import new_id
-from orchestrator.models import Run
-from orchestrator.ops.invariants import RULES, check_runs, newest_runs
+from orchestrator.models import Alert, Duty, Run
+from orchestrator.ops.invariants import RULES, Pace, check_runs, newest_runs
+from orchestrator.ops.verifying import verify_in_turn
+from orchestrator.tasks import verify
 from tests.engine import probes
 from tests.engine.carrier import Carrier
 from tests.engine.runs import fail, hook, kill, ran, say, started, step
@@ -217,3 +220,156 @@ def test_the_newest_runs_are_looked_at_first(carrier: Carrier) -> None:
     old, new = ran(carrier, {"a": say(1)}), ran(carrier, {"a": say(1)})
     assert newest_runs(1) == [new.pk]
     assert newest_runs(9) == [new.pk, old.pk]
+
+
+# -- effects, answers, money, tenants, sagas -------------------------------------------------------
+
+PAID = {"a": say({"external_ref": "R-1"}, effect={"key": "pay:${{ run.id }}"})}
+
+
+@pytest.mark.parametrize(
+    ("sql", "rule"),
+    [
+        (
+            "UPDATE orchestrator_effect SET response_hash = '' WHERE run_id = %s",
+            "receipt_intended",
+        ),
+        (
+            "UPDATE orchestrator_effect SET settled_at = NULL WHERE run_id = %s",
+            "receipt_intended",
+        ),
+        (
+            "WITH gone AS (UPDATE orchestrator_event SET type = 'note' WHERE run_id = %s"
+            " AND type = 'effect.intended' RETURNING run_id)"
+            " UPDATE orchestrator_effect e SET intended_at = intended_at + interval '1 hour'"
+            " FROM gone WHERE e.run_id = gone.run_id",
+            "receipt_intended",
+        ),
+        ("UPDATE orchestrator_effect SET status = 'not_applied' WHERE run_id = %s", "effect_once"),
+        (
+            "UPDATE orchestrator_event SET type = 'effect.receipt' WHERE run_id = %s"
+            " AND type = 'effect.intended'",
+            "effect_once",
+        ),
+        ("UPDATE orchestrator_effect SET tenant = 'other' WHERE run_id = %s", "one_tenant"),
+        ("UPDATE orchestrator_step SET tokens_in = 7 WHERE run_id = %s", "costs_add_up"),
+        ("UPDATE orchestrator_run SET cost_microusd = 7 WHERE id = %s", "costs_add_up"),
+    ],
+)
+def test_a_fault_in_a_paid_run_is_found(
+    carrier: Carrier, planted: Any, sql: str, rule: str
+) -> None:
+    run = ran(carrier, PAID)
+    assert found(run) == {}
+    planted(sql, run.pk)
+    assert rule in found(run)
+
+
+def test_two_runs_with_a_receipt_for_one_key_are_found(carrier: Carrier, planted: Any) -> None:
+    paid, other = ran(carrier, PAID), ran(carrier, PAID)
+    planted(
+        "UPDATE orchestrator_event e SET payload = o.payload FROM orchestrator_event o"
+        " WHERE e.run_id = %s AND o.run_id = %s"
+        " AND e.type = 'effect.receipt' AND o.type = 'effect.receipt'",
+        other.pk,
+        paid.pk,
+    )
+    assert found(paid) == {}
+    assert "effect_once" in found(other)
+
+
+def test_an_answer_that_came_and_was_not_taken_is_found(carrier: Carrier, planted: Any) -> None:
+    run = ran(carrier, {"a": WAIT})
+    planted(
+        "INSERT INTO orchestrator_signal (run_id, name, scope, signal_id, payload, payload_hash,"
+        " actor, received_at) VALUES (%s, 'go', '', 's1', '1', '', '', now())",
+        run.pk,
+    )
+    assert found(run) == {"answers_taken": "a"}
+
+
+def test_a_run_that_says_it_was_undone_and_was_not_is_found(carrier: Carrier, planted: Any) -> None:
+    undo = {"compensate": {"tool": "probe.say", "input": {}}}
+    run = ran(carrier, {"a": say(1, **undo), "b": fail(needs=["a"])})
+    assert found(run) == {}
+    planted("UPDATE orchestrator_run SET compensation = 'none' WHERE id = %s", run.pk)
+    assert found(run) == {"saga_complete": ""}
+
+
+# -- on a beat -------------------------------------------------------------------------------------
+
+
+def alerts() -> dict[str, bool]:
+    """The invariants of which an alert tells: whether it is open."""
+    return {a.key: a.closed_at is None for a in Alert.objects.filter(kind="invariant")}
+
+
+def test_a_broken_invariant_is_an_alert_until_it_is_mended(
+    carrier: Carrier, planted: Any, turn_time: Any
+) -> None:
+    run = ran(carrier, {"a": WAIT})
+    ran(carrier, {"a": WAIT})
+    verify()
+    assert alerts() == {}
+    planted("UPDATE orchestrator_run SET next_seq = 99 WHERE id = %s", run.pk)
+    turn_time(300)
+    verify()
+    alert = Alert.objects.get(kind="invariant", key="history_gapless")
+    assert (alert.run_id, alert.detail["runs"]) == (run.pk, [str(run.pk)])
+    assert str(run.pk) in alert.title
+    planted(
+        "UPDATE orchestrator_run r SET next_seq = (SELECT max(seq) + 1"
+        " FROM orchestrator_event e WHERE e.run_id = r.id) WHERE id = %s",
+        run.pk,
+    )
+    turn_time(300)
+    verify()
+    assert not any(alerts().values())
+
+
+def test_only_what_changed_is_looked_at_again(carrier: Carrier, turn_time: Any) -> None:
+    old = ran(carrier, {"a": WAIT})
+    verify()
+    assert Duty.objects.get(name="verify").notes["runs_looked_at"] == 1
+    with connection.cursor() as cursor:  # far more than may be uncommitted at once
+        cursor.execute(
+            "INSERT INTO orchestrator_event (run_id, seq, type, at)"
+            " SELECT %s, n, 'note', now() FROM generate_series(1, 1100) n",
+            [new_id()],
+        )
+    turn_time(300)
+    verify()
+    turn_time(300)
+    new = ran(carrier, {"a": say(1)})
+    verify()
+    notes = Duty.objects.get(name="verify").notes
+    assert notes["broken"] == notes["runs_left_out"] == {}
+    assert notes["runs_looked_at"] <= 2
+    assert old.pk != new.pk
+
+
+def test_two_beats_verify_once(carrier: Carrier) -> None:
+    assert verify_in_turn() is not None
+    assert verify_in_turn() is None
+
+
+def test_a_rule_that_takes_too_long_is_left_out_and_said_so(
+    carrier: Carrier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(runs: Any) -> list[Any]:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_sleep(5)")
+        return []
+
+    run = ran(carrier, {"a": say(1)})
+    with monkeypatch.context() as patch:
+        patch.setitem(RULES, "last_word", ("slow", slow))
+        findings = check_runs([run.pk], Pace(statement_ms=50, until=time.monotonic() + 9))
+    skipped = {f.rule: (f.n_runs, f.n_skipped) for f in findings if f.n_skipped}
+    assert skipped == {"last_word": (0, 1)}
+
+
+def test_what_is_not_reached_in_time_is_not_looked_at(carrier: Carrier) -> None:
+    run = ran(carrier, {"a": say(1)})
+    findings = check_runs([run.pk], Pace(statement_ms=50, until=time.monotonic() - 1))
+    assert {finding.n_runs for finding in findings} == {0}
