@@ -11,6 +11,9 @@ from typing import Any
 from django.conf import settings
 from django.core.signals import setting_changed
 
+from orchestrator.core.breaker import BreakerPolicy
+from orchestrator.core.routing import QueueRoute
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
@@ -29,6 +32,9 @@ class EngineSettings:
     stretch_polite: timedelta = timedelta(milliseconds=20)
     polite_steps: int = 10
     stale_after: timedelta = timedelta(seconds=2)
+    gates_fresh: timedelta = timedelta(seconds=1)
+    queue_routes: tuple[QueueRoute, ...] = ()
+    breaker: BreakerPolicy = field(default_factory=BreakerPolicy)
     max_depth: int = 8
     max_items: int = 10_000
     subscribers: Mapping[str, list[str]] = field(default_factory=dict)
@@ -43,6 +49,9 @@ def engine_settings() -> EngineSettings:
         lease=timedelta(seconds=given.get("LEASE_SECONDS", 15)),
         renew_every=timedelta(seconds=given.get("RENEW_SECONDS", 5)),
         stale_after=timedelta(seconds=given.get("STALE_SECONDS", 2)),
+        queue_routes=tuple(QueueRoute(**rule) for rule in given.get("QUEUE_ROUTES", ())),
+        breaker=BreakerPolicy(**given.get("BREAKER", {})),
+        gates_fresh=timedelta(seconds=given.get("GATES_SECONDS", 1)),
         max_depth=int(given.get("MAX_DEPTH", 8)),
         max_items=int(given.get("MAX_ITEMS", 10_000)),
         subscribers=dict(given.get("SUBSCRIBERS", {})),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from orchestrator.core.compiled import CompiledWorkflow
+from orchestrator.core.compiled import CompiledWorkflow, StepPlan
 from orchestrator.core.decision import Decision, Ref
 from orchestrator.core.snapshot import QUEUED, Code, Loop, Snapshot
 
@@ -21,13 +21,18 @@ class Lane:
     """The worker at hand: it may take the next READY work of its own queue at once.
 
     ``carried`` are the step keys that later messages of its canvas bring; no message is sent for
-    those. ``takes_next`` is False when the worker has to give its place to others, or when fusion
-    is switched off.
+    those. ``shut`` are keys of gates: nothing behind one is claimed. ``takes_next`` is False when
+    the worker has to give its place to others, or when fusion is switched off.
     """
 
     queue: str
     takes_next: bool = True
     carried: Collection[str] = ()
+    shut: frozenset[str] = frozenset()
+
+    def may_claim(self, step: StepPlan) -> bool:
+        """Whether the step is for this worker."""
+        return step.queue == self.queue and (not self.shut or self.shut.isdisjoint(step.gates))
 
 
 def admit(
@@ -51,7 +56,7 @@ def admit(
     if not waiting:
         return
     if lane is not None and lane.takes_next:
-        claim = next((r for r in waiting if workflow.steps[r.position].queue == lane.queue), None)
+        claim = next((r for r in waiting if lane.may_claim(workflow.steps[r.position])), None)
         if claim is not None:
             waiting.remove(claim)
             free -= 1

@@ -79,8 +79,9 @@ class StepPlan:
     except for a child (``child_timeout_s``; None: the child's own limit only).
     ``fallback`` is the position of the step that stands in when this one has given up; ``owner``
     the reverse. ``undoes`` is set on a compensation: the position of the step that it undoes; it
-    starts only when the run has failed. ``config`` is the step's block of the document as plain
-    JSON.
+    starts only when the run has failed. ``service`` names the breaker that it belongs to; ``gates``
+    are the keys of the gates of its service and model. ``config`` is the step's block of the
+    document as plain JSON.
     """
 
     position: int
@@ -109,6 +110,8 @@ class StepPlan:
     rank: int
     irreversible: bool = False
     undoes: int | None = None
+    service: str = ""
+    gates: tuple[str, ...] = ()
 
     @property
     def handles_failure(self) -> bool:

@@ -25,6 +25,7 @@ from orchestrator.core.errors import ErrorClass, InvariantBroken
 from orchestrator.core.expressions import Program, compile_expression, compile_template
 from orchestrator.core.graph import longest_remaining
 from orchestrator.core.policies import Retry
+from orchestrator.core.site import Site
 
 PARKING_TIMEOUT_S = 60.0
 """Time for the body of a step that only parks: a gate, a wait, a child's start."""
@@ -38,9 +39,11 @@ def compile_workflow(
     *,
     queues: Mapping[str, str],
     pins: Mapping[str, str],
+    site: Site = Site(),  # noqa: B008 - immutable
 ) -> CompiledWorkflow:
     """The workflow ready to run. ``value`` is the document's plain JSON, ``queues`` the default
-    queue of each step type, ``pins`` the children's digests. The document must be valid."""
+    queue of each step type, ``pins`` the children's digests, ``site`` what the installation adds.
+    The document must be valid."""
     keys = list(document.steps)
     by_key = {key: position for position, key in enumerate(keys)}
     edges = tuple(_edge(index, edge, by_key) for index, edge in enumerate(document_edges(document)))
@@ -52,14 +55,15 @@ def compile_workflow(
             key,
             edges=edges,
             config=value["steps"][key],
-            queue=_queue(document.steps[key], queues),
+            queue=_queue(document, key, value["steps"][key], queues, site),
+            site=site,
             rank=ranks[key],
             owner=by_key[owners[key]] if key in owners else None,
             by_key=by_key,
         )
         for key in keys
     )
-    undo = _compensations(document, value, first=len(keys))
+    undo = _compensations(document, value, first=len(keys), site=site)
     steps += undo
     by_key |= {step.key: step.position for step in undo}
     timeout, clock = run_timeout(document)
@@ -85,7 +89,7 @@ UNDO = "undo:"
 
 
 def _compensations(
-    document: Document, value: Mapping[str, Any], *, first: int
+    document: Document, value: Mapping[str, Any], *, first: int, site: Site
 ) -> tuple[StepPlan, ...]:
     """One hidden step for each ``compensate`` block, behind the document's own steps."""
     wanted = [key for key, step in document.steps.items() if step.compensate is not None]
@@ -97,28 +101,33 @@ def _compensations(
             config=value["steps"][key]["compensate"],
             position=first + n,
             undoes=positions[key],
+            site=site,
+            service=str(value["steps"][key].get("service") or ""),
         )
         for n, key in enumerate(wanted)
     )
 
 
-def _compensation(
+def _compensation(  # noqa: PLR0913 - one row of a table, each cell has its own source
     document: Document,
     key: str,
     *,
     config: Mapping[str, Any],
     position: int,
     undoes: int,
+    site: Site,
+    service: str,
 ) -> StepPlan:
     block = document.steps[key].compensate
     if block is None:
         raise InvariantBroken(f"step {key} has no compensate block")
     timeout = effective_timeout(document.steps[key], document.defaults)
+    behind = config if site.service_of(config) else {**config, "service": service}
     return StepPlan(
         position=position,
         key=UNDO + key,
         type="tool",
-        queue=COMPENSATION_QUEUE,
+        queue=site.queue_of(config, workflow=document.name, queue=COMPENSATION_QUEUE),
         config={"type": "tool", **config},
         ins=(),
         outs=(),
@@ -140,13 +149,19 @@ def _compensation(
         effect_key=compile_template(block.effect.key, names=None) if block.effect else None,
         rank=1,
         undoes=undoes,
+        service=site.service_of(behind),
+        gates=site.gates_of(behind),
     )
 
 
-def _queue(step: AnyStep, queues: Mapping[str, str]) -> str:
+def _queue(
+    document: Document, key: str, config: Mapping[str, Any], queues: Mapping[str, str], site: Site
+) -> str:
     """The queue of the step's type; a router that asks a model waits with the agents."""
+    step = document.steps[key]
     calls_model = isinstance(step, RouterStep) and step.strategy == "llm"
-    return step.queue or queues["agent" if calls_model else step.type]
+    own = queues["agent" if calls_model else step.type]
+    return site.queue_of(config, workflow=document.name, queue=own)
 
 
 def _edge(index: int, edge: DocumentEdge, by_key: Mapping[str, int]) -> Edge:
@@ -171,6 +186,7 @@ def _step(  # noqa: PLR0913 - one row of a table, each cell has its own source
     edges: tuple[Edge, ...],
     config: Mapping[str, Any],
     queue: str,
+    site: Site,
     rank: int,
     owner: int | None,
     by_key: Mapping[str, int],
@@ -208,6 +224,8 @@ def _step(  # noqa: PLR0913 - one row of a table, each cell has its own source
         effect_key=compile_template(step.effect.key, names=None) if step.effect else None,
         rank=rank,
         irreversible=step.irreversible,
+        service=site.service_of(config),
+        gates=site.gates_of(config),
     )
 
 

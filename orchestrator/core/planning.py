@@ -14,6 +14,7 @@ from orchestrator.core.admission import Lane
 from orchestrator.core.compiled import CompiledWorkflow, Edge
 from orchestrator.core.decision import Decision, Ref, Subject
 from orchestrator.core.errors import ErrorClass, InvariantBroken, StateConflict, StepError
+from orchestrator.core.gates import Gate
 from orchestrator.core.propagation import Conditions, Turn
 from orchestrator.core.settling import Fact
 from orchestrator.core.snapshot import QUEUED, Code, Snapshot, Verdict
@@ -138,6 +139,48 @@ def wake(
         return None
     turn.decision.subject = Subject(ref=ref, to=StepState.READY)
     turn.emit("step.ready", ref)
+    return _concluded(turn)
+
+
+def park(
+    workflow: CompiledWorkflow, snapshot: Snapshot, ref: Ref, gate: Gate, *, state: RunState
+) -> Decision | None:
+    """READY work stands before a gate that is shut or full: it waits for it, without a worker,
+    a message or a place. None when it is not READY, or the run starts nothing now. ``state`` is
+    the run's: one that is pending stays so, for nothing has begun."""
+    if snapshot.paused or not _is_ready(snapshot, ref):
+        return None
+    if snapshot.verdict is not None and workflow.steps[ref.position].undoes is None:
+        return None
+    turn = Turn(workflow, snapshot, _NoConditions())
+    if ref.item is None:
+        turn.assign(ref.position, Code.WAIT_SERVICE)
+    else:
+        loop = turn.snapshot.loops[ref.position]
+        (loop.ready if ref.item in loop.ready else loop.queued).remove(ref.item)
+        loop.waits["service"] = loop.waits.get("service", 0) + 1
+    turn.decision.subject = Subject(ref=ref, to=StepState.WAITING)
+    turn.emit("step.waiting", ref, waiting_for="service", gate=gate.key, why=gate.why)
+    decision = _concluded(turn)
+    if state is RunState.PENDING and decision.run_state is RunState.RUNNING:
+        decision.run_state = RunState.PENDING
+    return decision
+
+
+def let_go(workflow: CompiledWorkflow, snapshot: Snapshot, ref: Ref, key: str) -> Decision | None:
+    """The gate ``key`` lets this step through: READY again. None when it waits for no gate."""
+    turn = Turn(workflow, snapshot, _NoConditions())
+    if ref.item is None:
+        if snapshot.code(ref.position) != Code.WAIT_SERVICE:
+            return None
+        turn.assign(ref.position, Code.READY)
+    else:
+        loop = turn.snapshot.loops.get(ref.position)
+        if loop is None or not settling.take_wait(loop, "service"):
+            return None
+        loop.ready.append(ref.item)
+    turn.decision.subject = Subject(ref=ref, to=StepState.READY)
+    turn.emit("step.ready", ref, gate=key)
     return _concluded(turn)
 
 

@@ -7,13 +7,14 @@ from datetime import datetime
 
 from orchestrator.core import planning
 from orchestrator.core.decision import DECISIONS, EventDraft, Ref
+from orchestrator.core.gates import Gate
 from orchestrator.core.outcomes import StartChild, Waiting
 from orchestrator.core.replay_facts import EFFECT_ENDS, Settled, diverge, main_line, read_settled
 from orchestrator.core.replay_log import Recorded
 from orchestrator.core.replay_machine import Replay
 from orchestrator.core.replay_rows import SECOND, Row
 from orchestrator.core.settling import Expanded, Fact
-from orchestrator.core.states import StepState
+from orchestrator.core.states import RunState, StepState
 
 _ROUNDING = SECOND // 1000
 
@@ -43,9 +44,33 @@ def _claim(replay: Replay, head: Recorded) -> None:
     replay.follow(decision)
 
 
-def settle(replay: Replay, _: Recorded) -> None:
-    """A step was answered by its worker, or by what came before it began to wait."""
-    settle_behind(replay, 0)
+def settle(replay: Replay, head: Recorded) -> None:
+    """A step was answered by its worker, or by what came before it began to wait; or it stood
+    before a gate and was not started."""
+    if head.type == "step.waiting" and "gate" in head.payload:
+        _park(replay, head)
+    else:
+        settle_behind(replay, 0)
+
+
+def _park(replay: Replay, head: Recorded) -> None:
+    """What the gate said is recorded; that the step could be parked is decided anew."""
+    said = head.payload
+    gate = Gate(key=said["gate"], source="recorded", allows=0, why=said["why"])
+    ref, state = replay.ref(head), RunState(replay.state)
+    decision = planning.park(replay.workflow, replay.snapshot, ref, gate, state=state)
+    if decision is None:
+        diverge(head, f"no wait for {gate.key}: {head.step} is not ready", head)
+    replay.follow(decision, waiting_for="service")
+
+
+def _let_go(replay: Replay, head: Recorded) -> None:
+    """A gate let a step through."""
+    ref, key = replay.ref(head), head.payload.get("gate", "")
+    decision = planning.let_go(replay.workflow, replay.snapshot, ref, key)
+    if decision is None:
+        diverge(head, f"no start: {head.step} waits for no gate", head)
+    replay.follow(decision)
 
 
 def settle_behind(replay: Replay, n_before: int) -> None:
@@ -184,6 +209,7 @@ def _time_out(replay: Replay, head: Recorded) -> None:
 
 ACTS: dict[str, Callable[[Replay, Recorded], None]] = {
     "run.started": _begin,
+    "step.ready": _let_go,
     "step.started": _claim,
     "timer.fired": _fire,
     "child.finished": _end_wait,

@@ -9,6 +9,9 @@ from typing import Any
 
 import orjson
 
+from orchestrator.adapters.llm import models
+from orchestrator.authoring import registry
+from orchestrator.conf import engine_settings
 from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.compiling import compile_workflow
 from orchestrator.core.definition import (
@@ -19,6 +22,7 @@ from orchestrator.core.definition import (
     parse_document,
 )
 from orchestrator.core.errors import InvariantBroken, NotFound
+from orchestrator.core.site import Site
 from orchestrator.crash import Unit
 from orchestrator.executors.registry import get_executor
 from orchestrator.models import Blueprint, EdgeDefinition, StepDefinition
@@ -105,6 +109,20 @@ def default_queues() -> dict[str, str]:
     return {step_type: get_executor(step_type).queue for step_type in _STEP_TYPES}
 
 
+def installed_site(tenant: str) -> Site:
+    """What this installation adds to a tenant's documents."""
+    return Site(
+        tool_service=_tool_service,
+        model_service=models.provider_of,
+        routes=engine_settings().queue_routes,
+        tenant=tenant,
+    )
+
+
+def _tool_service(name: str) -> str:
+    return (registry.get(name).service or "") if name in registry else ""
+
+
 @lru_cache(maxsize=_KEPT)
 def compiled(blueprint_id: int) -> CompiledWorkflow:
     """The blueprint, ready to run; cached in the process, as it never changes.
@@ -112,7 +130,9 @@ def compiled(blueprint_id: int) -> CompiledWorkflow:
     Raises NotFound for an unknown id, InvariantBroken when the stored bytes do not fit the digest.
     """
     row = (
-        Blueprint.objects.filter(pk=blueprint_id).values_list("canonical", "pins", "digest").first()
+        Blueprint.objects.filter(pk=blueprint_id)
+        .values_list("canonical", "pins", "digest", "tenant")
+        .first()
     )
     if row is None:
         raise NotFound(f"there is no blueprint {blueprint_id}")
@@ -124,4 +144,5 @@ def compiled(blueprint_id: int) -> CompiledWorkflow:
     document, problems = parse_document(value)
     if document is None:
         raise InvariantBroken(f"blueprint {blueprint_id} cannot be read: {problems[0].message}")
-    return compile_workflow(document, value, queues=default_queues(), pins=pins)
+    site = installed_site(row[3])
+    return compile_workflow(document, value, queues=default_queues(), pins=pins, site=site)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from orchestrator.core.errors import OrchestratorError
-from orchestrator.engine import outbox, recovery, timers
+from orchestrator.engine import breakers, holds, outbox, parking, recovery, timers
 
 logger = logging.getLogger(__name__)
 
@@ -15,6 +15,10 @@ _SWEEPS: tuple[tuple[str, Callable[[], int]], ...] = (
     ("timers", timers.fire_due),
     ("overdue", timers.end_overdue),
     ("leases", recovery.expire_leases),
+    ("holds", holds.end_holds),
+    ("breakers", breakers.look_at_breakers),
+    ("park", parking.park_ready),
+    ("release", parking.release_parked),
     ("ready", recovery.redispatch_stale),
     ("outbox", outbox.sweep),
 )

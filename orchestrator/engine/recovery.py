@@ -15,7 +15,7 @@ from orchestrator.core.errors import ErrorClass, StepError
 from orchestrator.core.outcomes import Failed
 from orchestrator.core.states import RunState
 from orchestrator.crash import Unit
-from orchestrator.engine import outbox, ports
+from orchestrator.engine import breakers, outbox, ports
 from orchestrator.engine.blueprints import compiled
 from orchestrator.engine.effects import after_loss
 from orchestrator.engine.settle import apply_change, carry_out, decide
@@ -58,6 +58,8 @@ def _expire(found: tuple[UUID, UUID, int]) -> bool:
         settled = carry_out(change, values, row, outcome, lost=lost)
     settled.send()
     outbox.handle(settled.posted)
+    if not lost:
+        breakers.note_timeout(workflow.steps[row.position], row)
     return True
 
 

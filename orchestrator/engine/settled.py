@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from orchestrator.core.compiled import CompiledWorkflow
+from orchestrator.core.compiled import CompiledWorkflow, StepPlan
 from orchestrator.core.decision import Ref
+from orchestrator.core.gates import GLOBAL, gate_key
 from orchestrator.crash import crash_point
 from orchestrator.engine import ports
+from orchestrator.engine.gates import cache
 from orchestrator.engine.work import Prepared
 from orchestrator.models.rows import StepRow
 
@@ -33,9 +35,23 @@ class Settled:
 
     def send(self) -> None:
         """Send the wake-ups, the children's too; call after commit."""
-        if self.dispatch:
+        refs = self._admitted()
+        if refs:
             crash_point("send:before")
-            ports.dispatcher().dispatch(self.run_id, self.workflow, self.dispatch)
+            ports.dispatcher().dispatch(self.run_id, self.workflow, refs)
             crash_point("send:after")
         for child in self.children:
             child.send()
+
+    def _admitted(self) -> list[Ref]:
+        """Without those before a gate that is known to be shut: a sweep parks them."""
+        gates = cache.peek()
+        if not gates.by_key or not self.dispatch:
+            return self.dispatch
+        steps = self.workflow.steps
+        return [ref for ref in self.dispatch if not gates.is_shut(_keys(steps[ref.position]))]
+
+
+def _keys(step: StepPlan) -> tuple[str, ...]:
+    own = step.gates if step.for_each is None else ()
+    return (GLOBAL, gate_key("queue", step.queue), *own)

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from uuid import UUID
 
-from django.db import transaction
+from django.db import connection, transaction
 
 from orchestrator.conf import engine_settings
 from orchestrator.core import planning
 from orchestrator.core.admission import Lane
 from orchestrator.core.decision import Ref
 from orchestrator.core.errors import InvariantBroken
+from orchestrator.core.gates import Gate, passing
 from orchestrator.core.outcomes import Failed, Outcome, StartChild, Waiting
 from orchestrator.core.settling import Expanded
 from orchestrator.core.states import RunState, StepState
 from orchestrator.crash import Unit, crash_point
-from orchestrator.engine import children, ending, inbox, outbox
+from orchestrator.engine import breakers, children, ending, gates, inbox, outbox, parking
 from orchestrator.engine.blueprints import compiled
 from orchestrator.engine.leases import keeper
 from orchestrator.engine.patience import outlast
@@ -69,13 +70,23 @@ def run_step(order: Order, control: LaneControl) -> int:
             answer = _perform(work)
         crash_point("performed")
         count += 1
+        done = work
         lane = Lane(
             queue=work.step.queue,
             takes_next=engine_settings().fuse and control.takes_next(),
             carried=order.carried,
         )
         work = outlast(partial(settle, work, answer, lane))
+        _tell_service(done, answer)
     return count
+
+
+def _tell_service(done: Work, answer: Answer) -> None:
+    """After the settle: the breaker hears of the call, and a limited gate lets the next through."""
+    if done.step.service:
+        breakers.note(done.step, done.row, answer.outcome)
+    if done.row.passed:
+        parking.hand_on(done.row.passed)
 
 
 def _perform(work: Work) -> Answer:
@@ -117,6 +128,8 @@ def _claim_read(order: Order) -> Work | None:
     taken = rows.take(order.run_id, order.key, order.scope, worker=worker_name(), lease=lease)
     if taken is None:
         return None
+    if not taken.guarded:
+        gates.cache.learn_open()
     if taken.at is not None:
         return _taken(order, taken, taken.at, asked_at)
     if taken.run.snapshot.running > 0:
@@ -168,11 +181,15 @@ def _claim_found(found: tuple[RunRow, StepRow] | None) -> Work | None:
     if run.ended or row.state != StepState.READY:
         return None
     workflow = compiled(run.blueprint_id)
+    before = gates.gates_before(run.tenant, workflow.steps[row.position], row)
+    if before and not _passes(run, row, before):
+        return None
     decision = planning.claim(workflow, run.snapshot, Ref(row.position, row.index))
     if decision is None:
         return None
     values = Values(run, workflow)
     change = Change(run=run, workflow=workflow, decision=decision, claim_row=row)
+    change.passed = row.passed
     change.prepared = prepare(values, workflow.steps[row.position], row)
     settled = Settled(
         run_id=run.id,
@@ -188,6 +205,18 @@ def _claim_found(found: tuple[RunRow, StepRow] | None) -> Work | None:
         mark_known_rows(change)
         transaction.on_commit(settled.send)
     return _work(settled, run, values)
+
+
+def _passes(run: RunRow, row: StepRow, before: Sequence[Gate]) -> bool:
+    """Whether the step may go through the gates before it; else it is parked."""
+    if not connection.in_atomic_block:
+        raise _Crowded  # to count and to park takes the run's lock
+    closed = gates.shut_or_full(before)
+    if closed is not None:
+        parking.park(run, row, closed)
+        return False
+    row.passed = passing(before).key
+    return True
 
 
 def _work(settled: Settled, run: RunRow, values: Values) -> Work | None:
@@ -220,6 +249,7 @@ def settle(work: Work, answer: Answer, lane: Lane) -> Work | None:
 
     A lost lease changes nothing: the late result is kept as evidence.
     """
+    lane = gates.behind_gates(lane, work.run.tenant)
     quick = _settle_alone(work, answer, lane)
     if quick is not None:
         return quick[0]

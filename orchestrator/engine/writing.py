@@ -11,7 +11,7 @@ from uuid import UUID
 
 from orchestrator.clock import new_id
 from orchestrator.conf import engine_settings
-from orchestrator.core.compiled import CompiledWorkflow
+from orchestrator.core.compiled import CompiledWorkflow, StepPlan
 from orchestrator.core.decision import Decision, EventDraft, Ref
 from orchestrator.core.effects import Course
 from orchestrator.core.states import StepState
@@ -30,7 +30,7 @@ class Change:
     ``subject``: the step's move as documented in sql/apply.sql (filled by the caller, who knows
     its row). ``claim_row`` is the claimed step's row when it has one already, ``prepared`` what
     was worked out for it. ``actor`` signs the events. ``child_id``: the child run that the step
-    starts.
+    starts. ``passed``: the limited gate that lets the claimed step through.
     """
 
     run: RunRow
@@ -43,6 +43,7 @@ class Change:
     child_id: UUID | None = None
     posted: list[int] = field(default_factory=list)
     asked_at: float = 0.0
+    passed: str = ""
 
 
 def scope_of(index: int | None) -> str:
@@ -123,7 +124,14 @@ def _row(change: Change, ref: Ref) -> dict[str, Any]:
         "type": step.type,
         "queue": step.queue,
         "plain_timeout_s": step.timeout_s if step.is_plain_body else None,
+        "gates": own_gates(step, ref),
     }
+
+
+def own_gates(step: StepPlan, ref: Ref) -> list[str] | None:
+    """The gates of the service and model that the work calls; a for_each itself calls nothing."""
+    calls = step.gates and (step.for_each is None or ref.item is not None)
+    return list(step.gates) if calls else None
 
 
 def _claim(change: Change) -> dict[str, Any] | None:
@@ -133,6 +141,8 @@ def _claim(change: Change) -> dict[str, Any] | None:
     prepared = change.prepared or Prepared()
     step = change.workflow.steps[ref.position]
     claim: dict[str, Any] = {"timeout_s": step.timeout_s, "input": prepared.input}
+    if change.passed:
+        claim["passed"] = change.passed
     intent = prepared.effect
     if intent is not None and intent.course in (Course.CALL, Course.DOUBT):
         take = intent.course is Course.DOUBT
@@ -171,6 +181,8 @@ def new_row(row: Mapping[str, Any], prepared: Prepared) -> StepRow:
         timeout_at=None,
         started_at=None,
         worker="",
+        queue=row["queue"],
+        gates=row["gates"],
     )
 
 

@@ -28,6 +28,16 @@ from orchestrator.executors.json_output import NotJson, output_error, plain_json
 logger = logging.getLogger(__name__)
 
 MAX_MESSAGE_LENGTH = 1000
+# Errors of our own code: tried again like any other, but they say nothing about a service.
+_DEFECTS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NameError,
+    NotImplementedError,
+    TypeError,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +172,8 @@ def _call(spec: ToolSpec, context: StepContext) -> Outcome:
             context.attempt,
             exc_info=True,
         )
-        return _failed(ErrorClass.TRANSIENT, f"{type(error).__name__}: {error}")
+        details = {"defect": True} if isinstance(error, _DEFECTS) else None
+        return _failed(ErrorClass.TRANSIENT, f"{type(error).__name__}: {error}", details=details)
 
 
 def _checked(outcome: Outcome, schema: Mapping[str, Any] | None) -> Outcome:

@@ -2,6 +2,7 @@
 
 from orchestrator.models.alert import Alert
 from orchestrator.models.blueprint import Blueprint, EdgeDefinition, StepDefinition
+from orchestrator.models.breaker import Breaker, Gate, Hold, Quota
 from orchestrator.models.duty import Duty
 from orchestrator.models.effect import Effect
 from orchestrator.models.history import Event
@@ -16,12 +17,16 @@ __all__ = [
     "Alert",
     "Attempt",
     "Blueprint",
+    "Breaker",
     "DeadLetter",
     "Duty",
     "EdgeDefinition",
     "Effect",
     "Event",
+    "Gate",
+    "Hold",
     "Outbox",
+    "Quota",
     "Repair",
     "Run",
     "Signal",

@@ -21,9 +21,9 @@ def insert_items(run_id: UUID, step: StepPlan, items: Sequence[Any]) -> None:
         "INSERT INTO orchestrator_step (id, run_id, key, scope, position, index, type, queue,"
         " state, item, ready_at, waiting_for, waiting_key, why, attempt, n_retries, n_lost,"
         " round, fence, worker, n_dispatched, covered_by, cost_microusd, tokens_in, tokens_out,"
-        " model)"
+        " model, gates)"
         " SELECT i, %s, %s, '[' || (n - 1) || ']', %s, n - 1, %s, %s, 'blocked', v::jsonb,"
-        " orchestrator_now(), '', '', '', 0, 0, 0, 1, 0, '', 0, '', 0, 0, 0, ''"
+        " orchestrator_now(), '', '', '', 0, 0, 0, 1, 0, '', 0, '', 0, 0, 0, '', %s"
         " FROM unnest(%s::uuid[], %s::text[]) WITH ORDINALITY AS x(i, v, n)"
         " ON CONFLICT (run_id, key, scope) DO UPDATE SET state = 'blocked', item = excluded.item,"
         "  output = NULL, error = NULL, n_retries = 0, n_lost = 0, round = 1, previous = NULL,"
@@ -34,6 +34,7 @@ def insert_items(run_id: UUID, step: StepPlan, items: Sequence[Any]) -> None:
             step.position,
             step.type,
             step.queue,
+            list(step.gates) or None,
             ids,
             [dumps(item) for item in items],
         ],

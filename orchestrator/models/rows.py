@@ -24,7 +24,7 @@ _RUN_COLUMNS = (
 _STEP_COLUMNS = (
     "s.id, s.key, s.scope, s.position, s.index, s.state, s.waiting_for, s.waiting_key, s.attempt,"
     " s.n_retries, s.n_lost, s.round, s.fence, s.input, s.item, s.previous, s.timeout_at,"
-    " s.started_at, s.worker"
+    " s.started_at, s.worker, s.queue, s.gates, s.passed"
 )
 _WORK = (
     f"SELECT {_RUN_COLUMNS}, {_STEP_COLUMNS} FROM orchestrator_run r"  # noqa: S608 - constant columns
@@ -32,7 +32,7 @@ _WORK = (
     " WHERE r.id = %s"
 )
 _TAKE = (
-    f"SELECT t.taken_at, t.taken_version, {_RUN_COLUMNS}, {_STEP_COLUMNS}"  # noqa: S608 - constant columns
+    f"SELECT t.taken_at, t.taken_version, t.guarded, {_RUN_COLUMNS}, {_STEP_COLUMNS}"  # noqa: S608 - constant columns
     " FROM orchestrator_run r"
     " JOIN orchestrator_step s ON s.run_id = r.id AND s.key = %s AND s.scope = %s"
     " LEFT JOIN LATERAL orchestrator_take(r.id, %s, %s, %s, %s) t ON true"
@@ -91,6 +91,9 @@ class StepRow:
     timeout_at: datetime | None
     started_at: datetime | None
     worker: str
+    queue: str
+    gates: list[str] | None = None
+    passed: str = ""
 
 
 def _json(value: Any) -> Any:
@@ -147,12 +150,14 @@ class Taken:
     """A run and a step as they were, and the claim that was written in the same statement.
 
     ``at`` None: nothing was taken; planning has to decide. ``version`` is the run's after it.
+    ``guarded``: there are gates, perhaps not of this step.
     """
 
     run: RunRow
     step: StepRow
     at: datetime | None
     version: int | None
+    guarded: bool
 
 
 def take(run_id: UUID, key: str, scope: str, *, worker: str, lease: timedelta) -> Taken | None:
@@ -167,8 +172,8 @@ def take(run_id: UUID, key: str, scope: str, *, worker: str, lease: timedelta) -
     crash_point("take:after")
     if row is None:
         return None
-    n = _N_RUN + 2
-    return Taken(_run(row[2:n]), _step(row[n:]), row[0], row[1])
+    n = _N_RUN + 3
+    return Taken(_run(row[3:n]), _step(row[n:]), row[0], row[1], row[2])
 
 
 def read_item(run_id: UUID, key: str, scope: str) -> StepRow | None:
@@ -180,6 +185,7 @@ def read_item(run_id: UUID, key: str, scope: str) -> StepRow | None:
 def longest_waiting(run_id: UUID, name: str, scope: str | None = None) -> StepRow | None:
     """The step of the run that has waited longest for this signal or decision."""
     where = "s.run_id = %s AND s.state = 'waiting' AND s.waiting_key = %s"
+    where += " AND s.waiting_for <> 'service'"
     params: list[Any] = [run_id, name]
     if scope is not None:
         where += " AND s.scope = %s"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
@@ -13,7 +14,9 @@ class Step(models.Model):
     """One step of a run, or one item of its for_each; a row exists from READY on.
 
     ``plain_timeout_s`` is set on a step that a message may take without a decision (see
-    ``orchestrator_take`` in sql/apply.sql): its time limit in seconds.
+    ``orchestrator_take`` in sql/apply.sql): its time limit in seconds. ``gates`` are the keys of
+    the gates of its service and model; ``passed`` is the limited gate that let it through and
+    counts it until it settles. While it waits before a gate, ``waiting_key`` is that gate's key.
 
     Steps still blocked, or skipped, stand in the run's compact state only. ``scope`` is empty for
     a plain step and ``[index]`` for an item. ``fence`` grows with every claim: a write that holds
@@ -52,6 +55,8 @@ class Step(models.Model):
     previous = models.JSONField(null=True)
     error = models.JSONField(null=True)
     covered_by = models.TextField(default="", blank=True)
+    gates = ArrayField(models.TextField(), null=True)
+    passed = models.TextField(default="", blank=True, db_default="")
     cost_microusd = models.BigIntegerField(default=0, null=True)
     tokens_in = models.BigIntegerField(default=0)
     tokens_out = models.BigIntegerField(default=0)
@@ -87,6 +92,16 @@ class Step(models.Model):
                 fields=["state", "run"],
                 name="orchestrator_step_parked",
                 condition=Q(state="retrying") | Q(state="running", lease_until__isnull=True),
+            ),
+            models.Index(
+                fields=["waiting_key", "ready_at"],
+                name="orchestrator_step_gated",
+                condition=Q(state="waiting", waiting_for="service"),
+            ),
+            models.Index(
+                fields=["passed"],
+                name="orchestrator_step_passed",
+                condition=Q(state="ready") & ~Q(passed=""),
             ),
         ]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from orchestrator import engine
-from orchestrator.engine import ports
+from orchestrator.engine import breakers, gates, ports
 from orchestrator.ops import orphan_rules
 from orchestrator.ops.invariants import check_runs, newest_runs
 from tests.engine import probes
@@ -28,6 +28,8 @@ def carrier(transactional_db: None) -> Iterator[Carrier]:
     mine = Carrier()
     engine.set_dispatcher(mine)
     probes.forget()
+    gates.cache.forget()
+    breakers.tallies.forget()
     yield mine
     engine.set_dispatcher(usual)
     if mine.replays:

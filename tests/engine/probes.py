@@ -103,3 +103,19 @@ class Rude(WaitExecutor):
 
     def execute(self, context: StepContext) -> Outcome:
         raise LookupError("nul \x00 and half a pair \ud800")
+
+
+@tool("probe.call", service="outside")
+def call(ctx: ToolContext, value: Any = None) -> Any:
+    """Calls an outside service, which answers as the test says."""
+    with _lock:
+        calls["outside"] += 1
+    answer = hooks.get("outside")
+    result = answer(ctx) if answer is not None else None
+    return value if result is None else result
+
+
+@tool("probe.undo", service="outside")
+def undo(ctx: ToolContext, value: Any = None) -> Any:
+    """Undoes what was done, at the same service."""
+    return call(ctx, value)

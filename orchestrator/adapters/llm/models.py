@@ -37,6 +37,12 @@ def aliases() -> tuple[str, ...]:
     return tuple(sorted(_aliases()))
 
 
+def provider_of(name: str) -> str:
+    """The provider behind an alias or ``provider:model``; empty when the name leads nowhere."""
+    prefix, colon, _ = _aliases().get(name, name).partition(":")
+    return prefix if colon else ""
+
+
 def _find(name: str) -> tuple[ModelProvider, str] | None:
     target = _aliases().get(name, name)
     prefix, _, model = target.partition(":")

@@ -74,6 +74,17 @@ BEGIN
 END
 $$;
 
+-- A list of texts; NULL for anything else.
+CREATE OR REPLACE FUNCTION orchestrator_text_array(x jsonb) RETURNS text[]
+LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF x IS NULL OR jsonb_typeof(x) <> 'array' THEN
+        RETURN NULL;
+    END IF;
+    RETURN ARRAY(SELECT jsonb_array_elements_text(x));
+END
+$$;
+
 -- Rows of steps that have just become READY.
 CREATE OR REPLACE FUNCTION orchestrator_insert_ready(p_run uuid, p_ready jsonb, t timestamptz)
 RETURNS void LANGUAGE plpgsql AS $$
@@ -81,12 +92,13 @@ BEGIN
     INSERT INTO orchestrator_step AS s (
         id, run_id, key, scope, position, index, type, queue, state, ready_at, dispatched_at,
         n_dispatched, waiting_for, waiting_key, why, attempt, n_retries, n_lost, round, fence,
-        worker, covered_by, cost_microusd, tokens_in, tokens_out, model, plain_timeout_s)
+        worker, covered_by, cost_microusd, tokens_in, tokens_out, model, plain_timeout_s, gates)
     SELECT (x ->> 'id')::uuid, p_run, x ->> 'key', x ->> 'scope', (x ->> 'position')::int,
            (x ->> 'index')::int, x ->> 'type', x ->> 'queue', 'ready', t,
            CASE WHEN (x ->> 'queued')::boolean THEN t END,
            CASE WHEN (x ->> 'queued')::boolean THEN 1 ELSE 0 END,
-           '', '', '', 0, 0, 0, 1, 0, '', '', 0, 0, 0, '', (x ->> 'plain_timeout_s')::float8
+           '', '', '', 0, 0, 0, 1, 0, '', '', 0, 0, 0, '', (x ->> 'plain_timeout_s')::float8,
+           orchestrator_text_array(x -> 'gates')
       FROM jsonb_array_elements(p_ready) x;
 END
 $$;
@@ -131,13 +143,15 @@ $$;
 
 -- Take a step whose place is kept. Planning decided that it may start when its message was sent
 -- (READY with the queued bit); what is left is to flip its byte, count it, and lease it. Whatever
--- needs a decision takes nothing and is left to planning: a run at rest, paused, ending or with
--- loops (then the compact state carries more than its bytes), READY steps that wait for a place,
--- and steps with an effect, a loop or a wait (no plain_timeout_s). The layout of the compact state
--- is that of core/snapshot.py, format 2.
+-- needs a decision takes nothing and is left to planning: a step before a gate, a run at rest,
+-- paused, ending or with loops (then the compact state carries more than its bytes), READY steps
+-- that wait for a place, and steps with an effect, a loop or a wait (no plain_timeout_s).
+-- "guarded" says whether there is any gate. The layout of the compact state is that of
+-- core/snapshot.py, format 2.
 CREATE OR REPLACE FUNCTION orchestrator_take(
     p_run uuid, p_key text, p_scope text, p_worker text, p_lease interval
-) RETURNS TABLE (taken_at timestamptz, taken_version bigint) LANGUAGE plpgsql AS $$
+) RETURNS TABLE (taken_at timestamptz, taken_version bigint, guarded boolean)
+LANGUAGE plpgsql AS $$
 DECLARE
     t timestamptz := orchestrator_now();
     r record;
@@ -148,14 +162,26 @@ DECLARE
     n_running int;
     limit_at timestamptz;
 BEGIN
-    SELECT state, version, next_seq, compact INTO r FROM orchestrator_run
+    guarded := EXISTS (SELECT 1 FROM orchestrator_gate);
+    SELECT state, version, next_seq, compact, tenant INTO r FROM orchestrator_run
      WHERE id = p_run FOR UPDATE;
     IF NOT FOUND OR r.state NOT IN ('pending', 'running') THEN
+        RETURN NEXT;
         RETURN;
     END IF;
-    SELECT id, state, position, attempt, plain_timeout_s INTO s FROM orchestrator_step
-     WHERE run_id = p_run AND key = p_key AND scope = p_scope;
+    SELECT id, state, position, attempt, plain_timeout_s, queue, gates, passed, n_retries INTO s
+      FROM orchestrator_step WHERE run_id = p_run AND key = p_key AND scope = p_scope;
     IF NOT FOUND OR s.state <> 'ready' OR s.plain_timeout_s IS NULL THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    IF guarded AND EXISTS (
+        SELECT 1 FROM orchestrator_gate g
+         WHERE (g.key = ANY(s.gates || ARRAY['global', 'tenant:' || r.tenant, 'queue:' || s.queue])
+                OR (s.n_retries > 0 AND g.source = 'retries'
+                    AND 'service:' || substr(g.key, 9) = ANY(s.gates)))
+           AND (g.expires_at IS NULL OR g.expires_at > t) AND g.key <> s.passed) THEN
+        RETURN NEXT;
         RETURN;
     END IF;
     c := r.compact;
@@ -164,6 +190,7 @@ BEGIN
     IF get_byte(c, 0) <> 2 OR length(c) <> 9 + n_steps + n_edges
        OR get_byte(c, 9 + s.position) <> 129
        OR position('\x01'::bytea IN substring(c FROM 10 FOR n_steps)) > 0 THEN
+        RETURN NEXT;
         RETURN;
     END IF;
     n_running := get_byte(c, 7) + 256 * get_byte(c, 8) + 1;
@@ -201,6 +228,7 @@ BEGIN
         waiting_for = coalesce(m ->> 'waiting_for', ''),
         waiting_key = coalesce(m ->> 'waiting_key', ''),
         why = coalesce(m ->> 'why', ''),
+        passed = coalesce(m ->> 'passed', ''),
         n_retries = coalesce((m ->> 'n_retries')::int, s.n_retries),
         n_lost = coalesce((m ->> 'n_lost')::int, s.n_lost),
         round = coalesce((m ->> 'round')::int, s.round),
@@ -288,13 +316,14 @@ BEGIN
             id, run_id, key, scope, position, index, type, queue, state, ready_at, dispatched_at,
             n_dispatched, waiting_for, waiting_key, why, attempt, n_retries, n_lost, round, fence,
             worker, covered_by, cost_microusd, tokens_in, tokens_out, model,
-            started_at, timeout_at, lease_until, input)
+            started_at, timeout_at, lease_until, input, gates)
         VALUES (
             (c ->> 'id')::uuid, p_run, c ->> 'key', c ->> 'scope', (c ->> 'position')::int,
             (c ->> 'index')::int, c ->> 'type', c ->> 'queue', 'running', t, t,
             0, '', '', '', 1, 0, 0, 1, 1,
             p_worker, '', 0, 0, 0, '',
-            t, limit_at, least(t + p_lease, limit_at), c -> 'input');
+            t, limit_at, least(t + p_lease, limit_at), c -> 'input',
+            orchestrator_text_array(c -> 'gates'));
         IF c ? 'effect' THEN
             PERFORM orchestrator_intend_effect(p_run, c, t);
         END IF;
@@ -303,7 +332,7 @@ BEGIN
     UPDATE orchestrator_step s SET
         state = 'running', fence = s.fence + 1, attempt = s.attempt + 1, worker = p_worker,
         started_at = t, timeout_at = limit_at, lease_until = least(t + p_lease, limit_at),
-        finished_at = NULL, input = c -> 'input'
+        finished_at = NULL, input = c -> 'input', passed = coalesce(c ->> 'passed', s.passed)
     WHERE s.id = (c ->> 'id')::uuid AND s.run_id = p_run AND s.state = 'ready'
       AND s.fence = (c ->> 'fence')::bigint;
     IF NOT FOUND THEN

@@ -1,0 +1,55 @@
+"""What an installation adds to a document: services behind its parts, how queues are split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from orchestrator.core.gates import gate_key
+from orchestrator.core.routing import Place, QueueRoute, route
+
+
+def _nobody(_name: str) -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """``tool_service`` and ``model_service`` name the outside service behind a tool or a model,
+    empty when there is none. ``routes`` are the rules that split queues; ``tenant`` whose
+    blueprint is compiled."""
+
+    tool_service: Callable[[str], str] = _nobody
+    model_service: Callable[[str], str] = _nobody
+    routes: tuple[QueueRoute, ...] = ()
+    tenant: str = ""
+
+    def service_of(self, config: Mapping[str, Any]) -> str:
+        """The service of a step by its block: the one it names, else that of its tool or model."""
+        named = config.get("service")
+        if named:
+            return str(named)
+        if "tool" in config:
+            return self.tool_service(str(config["tool"]))
+        return self.model_service(str(config["model"])) if config.get("model") else ""
+
+    def gates_of(self, config: Mapping[str, Any]) -> tuple[str, ...]:
+        """The keys of the gates of the step's service and model."""
+        service, model = self.service_of(config), config.get("model")
+        keys = [gate_key("service", service)] if service else []
+        return (*keys, gate_key("model", str(model))) if model else tuple(keys)
+
+    def queue_of(self, config: Mapping[str, Any], *, workflow: str, queue: str) -> str:
+        """The queue of the step's work; ``queue`` is that of its type. What the document says
+        about it stands above every rule."""
+        if config.get("queue"):
+            return str(config["queue"])
+        place = Place(
+            type=queue,
+            tenant=self.tenant,
+            workflow=workflow,
+            tool=str(config.get("tool") or ""),
+            model=str(config.get("model") or ""),
+        )
+        return route(self.routes, place) if self.routes else queue

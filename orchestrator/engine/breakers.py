@@ -1,0 +1,186 @@
+"""Breakers at work: what calls of a service came to, and looking at those that are not closed.
+
+Calls that end well while the breaker is closed are counted in this process alone, and written down
+with the next failure. Only failures, and probes, write.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from datetime import UTC, datetime
+
+from django.db import InterfaceError, OperationalError
+
+from orchestrator.conf import engine_settings
+from orchestrator.core import breaker as machine
+from orchestrator.core.breaker import Breaker, BreakerState, Failure, Tally
+from orchestrator.core.compiled import StepPlan
+from orchestrator.core.errors import ErrorClass, StepError
+from orchestrator.core.gates import gate_key, retries_key
+from orchestrator.core.outcomes import Failed, Outcome, StartChild, Waiting
+from orchestrator.core.settling import Expanded
+from orchestrator.crash import Unit
+from orchestrator.engine.gates import cache
+from orchestrator.engine.sweeping import each
+from orchestrator.models import breaker_rows, gate_rows
+from orchestrator.models.alert_rows import close_alert, open_alert
+from orchestrator.models.rows import StepRow
+
+logger = logging.getLogger(__name__)
+
+_NO_CALL = (Expanded, Waiting, StartChild)
+_MAX_ERROR = 300
+
+
+class Tallies:
+    """Calls of this process that ended well and are not written down, by service."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[str, tuple[float, Tally]] = {}
+
+    def count(self, service: str, *, was_retry: bool) -> None:
+        """One call ended well."""
+        with self._lock:
+            tally = self._fresh(service)
+            began = self._counts[service][0] if tally.calls else time.monotonic()
+            more = Tally(tally.calls + 1, tally.retries + was_retry)
+            self._counts[service] = (began, more)
+
+    def take(self, service: str) -> Tally:
+        """What was counted within the window; from now on it is the caller's."""
+        with self._lock:
+            tally = self._fresh(service)
+            self._counts.pop(service, None)
+        return tally
+
+    def forget(self) -> None:
+        """Count anew."""
+        with self._lock:
+            self._counts.clear()
+
+    def _fresh(self, service: str) -> Tally:
+        began, tally = self._counts.get(service, (0.0, Tally()))
+        is_old = time.monotonic() - began > engine_settings().breaker.window_s
+        return Tally() if is_old else tally
+
+
+tallies = Tallies()
+
+
+def note(step: StepPlan, row: StepRow, outcome: Outcome | Expanded) -> None:
+    """Tell the breaker of the step's service how an attempt ended; call after its commit.
+
+    ``row`` is the step as it ran. A database that is away costs the breaker this one call.
+    """
+    if not step.service or isinstance(outcome, _NO_CALL):
+        return
+    try:
+        if isinstance(outcome, Failed) and machine.counts(outcome.error):
+            _note_failure(step.service, row, outcome)
+        elif row.passed == gate_key("service", step.service):
+            _note_probe(step.service)
+        else:
+            tallies.count(step.service, was_retry=row.n_retries > 0)
+    except (OperationalError, InterfaceError):
+        logger.warning("breaker of %s: the database is away, one call is not counted", step.service)
+
+
+def note_timeout(step: StepPlan, row: StepRow) -> None:
+    """An attempt was ended because its time was over."""
+    error = StepError(error_class=ErrorClass.TIMEOUT, message="no answer within the time limit")
+    note(step, row, Failed(error=error))
+
+
+def _note_failure(service: str, row: StepRow, outcome: Failed) -> None:
+    failure = Failure(
+        retry_after=outcome.retry_after,
+        was_retry=row.n_retries > 0,
+        was_probe=row.passed == gate_key("service", service),
+    )
+    tally = tallies.take(service)
+    policy = engine_settings().breaker
+    error = outcome.error.message[:_MAX_ERROR]
+    with Unit("breaker_failure"):
+        held = breaker_rows.lock(service)
+        after = machine.after_failure(held.breaker, policy, held.now, failure, tally)
+        breaker_rows.save(service, after, error=error)
+        _set_gates(service, held.breaker, after, error=error)
+        shut_until = machine.retries_shut_until(after, policy, held.now)
+        if shut_until is not None:
+            _shut_retries(service, shut_until)
+        _tell(service, held.breaker, after, error)
+    cache.forget()
+
+
+def _note_probe(service: str) -> None:
+    with Unit("breaker_probe"):
+        held = breaker_rows.lock(service)
+        after = machine.after_success(held.breaker, engine_settings().breaker, held.now)
+        if after != held.breaker:
+            _moved(service, held.breaker, after)
+    cache.forget()
+
+
+def look_at_breakers() -> int:
+    """Half-open the breakers that are due; close those that nobody needs to try; how many."""
+    return each(breaker_rows.to_look_at(), _look)
+
+
+def _look(service: str) -> bool:
+    key = gate_key("service", service)
+    with Unit("breaker_look"):
+        held = breaker_rows.lock(service)
+        idle = not gate_rows.has_line(key)
+        after = machine.after_look(held.breaker, engine_settings().breaker, held.now, idle=idle)
+        if after == held.breaker:
+            return False
+        _moved(service, held.breaker, after)
+    cache.forget()
+    return True
+
+
+def _moved(service: str, before: Breaker, after: Breaker) -> None:
+    breaker_rows.save(service, after)
+    _set_gates(service, before, after)
+    _tell(service, before, after, "")
+
+
+def _set_gates(service: str, before: Breaker, after: Breaker, *, error: str = "") -> None:
+    key = gate_key("service", service)
+    allows = machine.allowance(after, engine_settings().breaker)
+    if allows is None:
+        if before.state is not BreakerState.CLOSED:
+            gate_rows.drop_gate(key, "breaker")
+        return
+    if after.state is BreakerState.HALF_OPEN:
+        why = f"service {service} is being tried again, {allows} at a time"
+    else:
+        why = f"service {service} is not answering well, its breaker is open"
+        why += f" (last: {error})" if error else ""
+    gate_rows.put_gate(key, "breaker", allows=allows, why=why, look_at=_instant(after.probe_at))
+
+
+def _shut_retries(service: str, until: float) -> None:
+    why = f"the retry budget of service {service} is spent"
+    at = _instant(until)
+    gate_rows.put_gate(
+        retries_key(service), "retries", allows=0, why=why, look_at=at, expires_at=at
+    )
+
+
+def _instant(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+
+def _tell(service: str, before: Breaker, after: Breaker, error: str) -> None:
+    if after.state is BreakerState.OPEN and before.state is not BreakerState.OPEN:
+        logger.warning("breaker of service %s opened: %s", service, error)
+        detail = {"service": service, "error": error, "trips": after.trips}
+        title = f"Service {service} is failing: its breaker is open"
+        open_alert("breaker_open", service, title=title, detail=detail)
+    elif after.state is BreakerState.CLOSED and before.state is not BreakerState.CLOSED:
+        logger.info("breaker of service %s closed", service)
+        close_alert("breaker_open", service)
