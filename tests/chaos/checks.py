@@ -18,7 +18,7 @@ NOT_ENDED = "a run has not ended"
 AGAIN = "a body began after its step was committed as completed"
 STALE = "an attempt was claimed after its step had completed"
 TWICE = "one attempt ran twice"
-UNSEEN = "a step completed whose body nobody saw"
+UNSEEN = "a step completed whose body nobody saw"  # one with an effect may be looked up instead
 DOUBLED = "a step completed twice"
 LEFT = "a message is left in the outbox"
 UNHEARD = "a signal was accepted and not consumed"
@@ -43,6 +43,7 @@ _QUESTIONS: dict[str, str] = {
     UNSEEN: """
         SELECT s.run_id, s.key || s.scope, s.fence FROM orchestrator_step s
          WHERE s.state = 'completed' AND s.type = 'tool' AND s.items_total IS NULL
+           AND NOT EXISTS (SELECT 1 FROM orchestrator_effect e WHERE e.step_id = s.id)
            AND NOT EXISTS (SELECT 1 FROM chaos_ledger l WHERE l.run = s.run_id AND l.step = s.key
                            AND l.scope = s.scope AND l.fence = s.fence)""",
     DOUBLED: """

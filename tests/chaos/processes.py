@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -101,15 +102,14 @@ class Fleet:
         )
         self._born = False
 
-    def start(self, part: str, *, fuse: bool = True, read_url: str | None = None) -> Process:
-        """Start a part; it may not serve yet. ``read_url``: it gets its messages from there."""
+    def start(self, part: str, **how: Any) -> Process:
+        """Start a part; it may not serve yet. ``how``: see ``nursery.Order``."""
         if not self._born:
             assert self._answer() == "ready"
             self._born = True
         self._count += 1
         name = f"{part}#{self._count}"
-        order: dict[str, Any] = {"part": part, "name": name, "notify": f"@{self._address}"}
-        order |= {"fuse": fuse, "read_url": read_url}
+        order = {"part": part, "name": name, "notify": f"@{self._address}"} | how
         assert self._nursery.stdin is not None
         self._nursery.stdin.write(orjson.dumps(order) + b"\n")
         self._nursery.stdin.flush()
@@ -173,6 +173,11 @@ class Fleet:
         for process in going:
             process.wait()
 
+    def stop_one(self, process: Process) -> None:
+        """End this one in an orderly way."""
+        process.signal(signal.SIGTERM)
+        process.wait()
+
     def kill(self, process: Process) -> None:
         """kill -9, and return when it has ended."""
         process.signal(signal.SIGKILL)
@@ -223,6 +228,16 @@ class World:
         """DATABASE_URL and BROKER_URL."""
         return {"DATABASE_URL": self._cluster.url, "BROKER_URL": self._broker.url}
 
+    @property
+    def postgres_socket(self) -> Path:
+        """Where a proxy of a drill finds the server."""
+        return self._cluster.socket / ".s.PGSQL.5432"
+
+    @property
+    def broker_port(self) -> int:
+        """The broker's port on loopback."""
+        return self._broker.port
+
     def start_postgres(self) -> None:
         """Start PostgreSQL on its data and return when it answers."""
         self._cluster.prepare()
@@ -248,6 +263,11 @@ class World:
         """kill -9; its append-only file stays."""
         assert self._valkey is not None
         self._valkey.kill()
+
+    def wipe_broker(self) -> None:
+        """kill -9, and its data are gone."""
+        self.kill_broker()
+        shutil.rmtree(self._broker.data)
 
     def flush_broker(self) -> None:
         """FLUSHALL: every queue, every chord counter, every binding is gone."""

@@ -10,8 +10,9 @@ import pytest
 from django.db import connection
 
 from tests.chaos import checks, shapes
+from tests.chaos.place import Place
 from tests.chaos.processes import World, world
-from tests.tasks.conftest import CHORD, Place
+from tests.tasks.conftest import CHORD
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(180)]
 

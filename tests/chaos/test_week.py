@@ -13,9 +13,9 @@ from django.db import connection
 
 from orchestrator.models import Run, Step
 from tests.chaos import checks, shapes
+from tests.chaos.place import Place
 from tests.chaos.processes import World, tail, world
 from tests.conftest import CLOCK, TURN
-from tests.tasks.conftest import Place
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(240)]
 

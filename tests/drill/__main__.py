@@ -34,6 +34,8 @@ QUICK = (Size.QUICK, Size.SHORT, Size.LONG)
 DRILLS: tuple[Entry, ...] = (
     Entry("storm", "tests.drill.storm:kill_storm", QUICK),
     Entry("guards", "tests.drill.guards:guards", limit_s=540),
+    Entry("leases", "tests.drill.leases:taken_over"),
+    Entry("cuts", "tests.drill.cuts:cut_off"),
 )
 
 

@@ -18,8 +18,9 @@ from tests.chaos.meddler import (
     read_url,
     reorder,
 )
+from tests.chaos.place import Place
 from tests.chaos.processes import WORKERS
-from tests.tasks.conftest import CHORD, SHAPES, SHORT, FuseEverywhere, Place
+from tests.tasks.conftest import CHORD, SHAPES, SHORT, FuseEverywhere
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(240)]
 

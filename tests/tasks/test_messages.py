@@ -8,7 +8,8 @@ import pytest
 
 from tests.chaos import shapes
 from tests.chaos.meddler import PREFIX, parsed
-from tests.tasks.conftest import CHORD, FuseEverywhere, Place
+from tests.chaos.place import Place
+from tests.tasks.conftest import CHORD, FuseEverywhere
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(180)]
 

@@ -17,6 +17,7 @@ from uuid import uuid4
 import psycopg
 
 from orchestrator.authoring import Permanent, ToolContext, Transient, tool
+from tests.drill.app.tools import look_up_order, order, pay
 
 LEDGER = """
 CREATE TABLE IF NOT EXISTS chaos_ledger (
@@ -57,6 +58,34 @@ def refuse(ctx: ToolContext) -> dict[str, Any]:
     """Never works."""
     write_line(ctx)
     raise Permanent("this tool always refuses")
+
+
+@tool("chaos.pay_slowly", idempotent=True, effect="required")
+def pay_slowly(ctx: ToolContext, reference: str, hold_ms: int = 0) -> dict[str, Any]:
+    """Take money from the provider that honours keys; the first answer takes long to come home."""
+    return _held(ctx, hold_ms, pay, reference)
+
+
+@tool("chaos.order_slowly", effect="required", reconcile=look_up_order)
+def order_slowly(ctx: ToolContext, reference: str, hold_ms: int = 0) -> dict[str, Any]:
+    """Order from one who can only be looked up; the first answer takes long to come home."""
+    return _held(ctx, hold_ms, order, reference)
+
+
+@tool("chaos.hang", idempotent=True)
+def hang(ctx: ToolContext) -> dict[str, Any]:
+    """Never comes back."""
+    write_line(ctx)
+    threading.Event().wait()
+    return {}
+
+
+def _held(ctx: ToolContext, hold_ms: int, act: Any, reference: str) -> dict[str, Any]:
+    write_line(ctx)
+    answer: dict[str, Any] = act(ctx, reference)
+    if ctx.attempt == 1:
+        time.sleep(hold_ms / 1000)
+    return answer
 
 
 def write_line(ctx: Any) -> None:
