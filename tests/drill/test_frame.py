@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -83,11 +84,11 @@ def test_whatever_goes_wrong_in_a_drill_is_named_and_ends_with_one(
         "seed 7 and size short reach a drill\n  this one is doubled",
         "KeyError: 'nobody wrote this down'",
         "ended with status -9",
-        "after 8 s",
         "it said nothing",
         "nothing was tried",
     ):
         assert words in said
+    assert re.search(r"ended with status (143|-15) after (8|9|1\d) s", said)
 
 
 def test_the_lines_are_written_as_json(
