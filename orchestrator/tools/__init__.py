@@ -3,6 +3,6 @@
 Importing the package registers them, so that the search for every app's ``tools`` finds them too.
 """
 
-from orchestrator.tools import files, http, mail, sql, transform
+from orchestrator.tools import broker, files, http, mail, sql, transform
 
-__all__ = ["files", "http", "mail", "sql", "transform"]
+__all__ = ["broker", "files", "http", "mail", "sql", "transform"]
