@@ -56,6 +56,7 @@ def step_context(run: Run, step: Step) -> dict[str, Any]:
         "run": run,
         "step": step,
         "badge": state_badge(step.state),
+        "sentence": engine.item_pictures(run, [step])[0].sentence,
         "blocks": [(name, json_block(value)) for name, value in blocks if value is not None],
         "attempts": Attempt.objects.filter(step=step)[:EVENTS_SHOWN],
     }

@@ -24,9 +24,9 @@ def explain(run: Run, steps: Sequence[StepPicture], *, event: Event | None, now:
     if ended is not None:
         return ended(run, event)
     if state is RunState.PAUSED:
-        return _paused(event)
+        return _paused(event, steps)
     if state is RunState.COMPENSATING:
-        return "What was done is being undone, last effect first."
+        return _undoes(steps)
     return _waits(steps, now) if state is RunState.WAITING else _works(steps, now)
 
 
@@ -66,8 +66,10 @@ _ENDED: Mapping[RunState, Callable[[Run, Event | None], str]] = {
 }
 
 
-def _paused(event: Event | None) -> str:
-    return f"Paused{_by(event)}. Nothing new starts until somebody resumes it."
+def _paused(event: Event | None, steps: Sequence[StepPicture]) -> str:
+    running = [step for step in steps if step.state is StepState.RUNNING]
+    still = f" {_names(running)} still {_run(running)} to the end." if running else ""
+    return f"Paused{_by(event)}. Nothing new starts until somebody resumes it.{still}"
 
 
 def _by(event: Event | None) -> str:
@@ -76,6 +78,12 @@ def _by(event: Event | None) -> str:
     who = f" by {event.actor}" if event.actor else ""
     reason = str(event.payload.get("reason") or "").rstrip(".")
     return f"{who}: {reason}" if reason else who
+
+
+def _undoes(steps: Sequence[StepPicture]) -> str:
+    undone = [step for step in steps if step.state is StepState.COMPENSATING]
+    told = f" Step {undone[0].name}: {undone[0].sentence}" if undone and undone[0].sentence else ""
+    return f"What was done is being undone, last effect first.{told}"
 
 
 # -- under way -------------------------------------------------------------------------------------
@@ -88,7 +96,7 @@ def _waits(steps: Sequence[StepPicture], now: datetime) -> str:
     waiting.sort(key=_urgency)
     first, more = waiting[0], len(waiting) - 1
     also = f" {more} more step{_s(more)} wait{'s' if more == 1 else ''}." if more else ""
-    return f"Step {first.name}: {_wait_reason(first).rstrip('.')}{_until(first, now)}.{also}"
+    return f"Step {first.name}: {wait_reason(first).rstrip('.')}{until(first, now)}.{also}"
 
 
 def _urgency(step: StepPicture) -> tuple[int, int]:
@@ -97,7 +105,8 @@ def _urgency(step: StepPicture) -> tuple[int, int]:
     return place, step.position
 
 
-def _wait_reason(step: StepPicture) -> str:
+def wait_reason(step: StepPicture) -> str:
+    """What the step waits for, as the middle of a sentence."""
     if step.waiting_for == "child":
         return f"waits for its sub-workflow, run {step.child}" if step.child else "starts a run"
     if step.why:
@@ -116,16 +125,35 @@ def _works(steps: Sequence[StepPicture], now: datetime) -> str:
         return _retry(min(retrying, key=lambda s: s.until or now), now)
     ready = [s for s in steps if s.state is StepState.READY]
     if ready:
-        queue = f"a worker on queue {ready[0].queue}"
         wait = "waits" if len(ready) == 1 else "wait"
-        return f"{_names(ready)} {_are(ready)} ready and {wait} for {queue}."
+        return (
+            f"{_names(ready)} {_are(ready)} ready and {wait} for {_who(ready)}{_since(ready, now)}."
+        )
     waiting = any(s.state is StepState.WAITING for s in steps)
     return _waits(steps, now) if waiting else "The next step is being chosen."
 
 
+def _who(ready: Sequence[StepPicture]) -> str:
+    """Workers on the queues of what was sent for; without any, the run has no place to give."""
+    sent = [step for step in ready if step.dispatched_at is not None]
+    queues = list(dict.fromkeys(step.queue for step in sent))
+    match queues:
+        case []:
+            return "a message or a free place"
+        case [one]:
+            return f"a worker on queue {one}"
+        case _:
+            return f"workers on queues {', '.join(queues[:_NAMED])}"
+
+
+def _since(ready: Sequence[StepPicture], now: datetime) -> str:
+    first = min((step.ready_at for step in ready if step.ready_at is not None), default=None)
+    return "" if first is None else f", for {length(now - first)}"
+
+
 def _retry(step: StepPicture, now: datetime) -> str:
     message = str((step.error or {}).get("message", "an error")).rstrip(".")
-    return f"Step {step.name} failed ({message}) and is tried again{_at(step.until, now)}."
+    return f"Step {step.name} failed ({message}) and is tried again{at(step.until, now)}."
 
 
 def _names(steps: Sequence[StepPicture]) -> str:
@@ -141,18 +169,24 @@ def _are(steps: Sequence[StepPicture]) -> str:
     return "is" if len(steps) == 1 else "are"
 
 
+def _run(steps: Sequence[StepPicture]) -> str:
+    return "runs" if len(steps) == 1 else "run"
+
+
 def _attempts(steps: Sequence[StepPicture]) -> str:
     return f" (attempt {steps[0].attempt})" if len(steps) == 1 and steps[0].attempt > 1 else ""
 
 
-def _until(step: StepPicture, now: datetime) -> str:
+def until(step: StepPicture, now: datetime) -> str:
+    """``, until <instant> (in 5 min)``; empty when the wait has no end of its own."""
     if step.until is None:
         return ""
     return f", until {moment(step.until)} ({_distance(step.until - now)})"
 
 
-def _at(until: datetime | None, now: datetime) -> str:
-    return "" if until is None else f" at {moment(until)} ({_distance(until - now)})"
+def at(instant: datetime | None, now: datetime) -> str:
+    """`` at <instant> (in 5 min)``; empty when there is none."""
+    return "" if instant is None else f" at {moment(instant)} ({_distance(instant - now)})"
 
 
 def moment(at: datetime) -> str:

@@ -17,7 +17,8 @@ class StepPicture:
     """One step, or one item of its for_each. ``cost_microusd`` None: the price is unknown.
 
     ``until`` is when the wait or the pause before a retry ends; ``items`` counts the items of a
-    for_each by state; ``child`` is the run that a sub-workflow step has started.
+    for_each by state; ``child`` is the run that a sub-workflow step has started. ``sentence`` says
+    why the step has not ended yet, for people; ``why`` is only what its executor gave as reason.
     """
 
     id: UUID | None
@@ -42,7 +43,11 @@ class StepPicture:
     waiting_for: str = ""
     waiting_key: str = ""
     why: str = ""
+    sentence: str = ""
     until: datetime | None = None
+    ready_at: datetime | None = None
+    dispatched_at: datetime | None = None
+    lease_until: datetime | None = None
     items: Mapping[str, int] | None = None
     child: UUID | None = None
 

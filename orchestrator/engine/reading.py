@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -16,12 +17,13 @@ from uuid import UUID
 from django.db import connection
 from django.db.models import Count, Q, QuerySet
 
-from orchestrator.core.compiled import StepPlan
+from orchestrator.core.compiled import CompiledWorkflow, StepPlan
 from orchestrator.core.durations import parse_duration, parse_money
 from orchestrator.core.snapshot import Snapshot, unpack
 from orchestrator.core.states import RUN_TERMINAL, RUN_WORKING, RunState, StepState
 from orchestrator.engine.blueprints import compiled
 from orchestrator.engine.explaining import explain
+from orchestrator.engine.explaining_steps import Reasons
 from orchestrator.engine.pictures import BudgetPicture, Overview, Progress, RunPicture, StepPicture
 from orchestrator.models import Blueprint, Event, Run, Step, StepDefinition, Timer
 
@@ -43,6 +45,7 @@ SELECT count(*) FILTER (WHERE state IN ('pending', 'running', 'compensating')),
   FROM orchestrator_run
  WHERE state IN ('compensating', 'paused', 'pending', 'running', 'waiting')
 """
+_LIGHT = ("id", "workflow", "workflow_version", "state", "parent_step", "created_at")
 _PARKED = (StepState.WAITING, StepState.RETRYING)
 
 
@@ -59,7 +62,7 @@ def picture(run: Run) -> RunPicture:
     now, face = database_now(), _face(run.blueprint_id)
     event = _telling_event(run)
     children = tuple(_children(run))
-    steps = tuple(_steps(run, {c.parent_step: c.id for c in children if c.parent_step}))
+    steps = tuple(_steps(run, children, now))
     worked = _worked(run, now)
     return RunPicture(
         run=run,
@@ -121,18 +124,23 @@ def item_pictures(run: Run, rows: Sequence[Step]) -> list[StepPicture]:
     """Items as people see them: the answer for one page of ``step_items``."""
     plans = compiled(run.blueprint_id).steps
     due = _timers([row.id for row in rows if row.state in _PARKED])
-    started = Run.objects.filter(parent_step__in=[row.id for row in rows], parent=run)
-    children = {c: r for c, r in started.values_list("parent_step", "id") if c is not None}
-    return [
+    ids = [row.id for row in rows]
+    started = list(
+        Run.objects.filter(parent=run, parent_step__in=ids).only(*_LIGHT).order_by("-id")
+    )
+    children = _newest(started)
+    shown = [
         _from_row(row, plans[row.position], until=due.get(row.id), child=children.get(row.id))
         for row in rows
     ]
+    reasons = _reasons(run, started, {}, database_now())
+    return [replace(step, sentence=reasons.of(step)) for step in shown]
 
 
 # -- steps -----------------------------------------------------------------------------------------
 
 
-def _steps(run: Run, children: Mapping[UUID, UUID]) -> Iterator[StepPicture]:
+def _steps(run: Run, started: Sequence[Run], now: datetime) -> Iterator[StepPicture]:
     """Every step in the document's order, small loops followed by their items."""
     workflow, snapshot = compiled(run.blueprint_id), unpack(run.compact)
     plain = Step.objects.filter(run=run, scope="").defer(*_HEAVY)
@@ -141,20 +149,56 @@ def _steps(run: Run, children: Mapping[UUID, UUID]) -> Iterator[StepPicture]:
     counts, shown = _item_counts(run, loops), _items_shown(run, loops)
     items = [item for group in shown.values() for item in group]
     due = _timers([row.id for row in [*rows.values(), *items] if row.state in _PARKED])
-    order = _face(run.blueprint_id).order
+    order, children = _face(run.blueprint_id).order, _newest(started)
+    reasons = _reasons(run, started, _undoing(workflow, rows, due), now)
     for plan in sorted(workflow.forward, key=lambda plan: order.get(plan.key, 0)):
         row = rows.get(plan.position)
         if row is None:
-            yield _without_row(plan, snapshot)
+            blank = _without_row(plan, snapshot)
+            yield replace(blank, sentence=reasons.of(blank))
             continue
         for each in [row, *shown.get(plan.position, ())]:
-            yield _from_row(
+            step = _from_row(
                 each,
                 plan,
                 until=due.get(each.id),
                 child=children.get(each.id),
                 items=counts.get(plan.position) if each is row else None,
             )
+            yield replace(step, sentence=reasons.of(step))
+
+
+def _newest(started: Iterable[Run]) -> dict[UUID, UUID]:
+    """The newest run that each step has started."""
+    found: dict[UUID, UUID] = {}
+    for child in started:  # newest first
+        if child.parent_step is not None:
+            found.setdefault(child.parent_step, child.id)
+    return found
+
+
+def _undoing(
+    workflow: CompiledWorkflow, rows: Mapping[int, Step], due: Mapping[UUID, datetime]
+) -> dict[int, StepPicture]:
+    """The compensations that have begun, by the position of the step that each undoes."""
+    return {
+        plan.undoes: _from_row(row, plan, until=due.get(row.id), child=None)
+        for plan in workflow.compensations
+        if plan.undoes is not None and (row := rows.get(plan.position)) is not None
+    }
+
+
+def _reasons(
+    run: Run, started: Iterable[Run], undoing: Mapping[int, StepPicture], now: datetime
+) -> Reasons:
+    return Reasons(
+        workflow=compiled(run.blueprint_id),
+        snapshot=unpack(run.compact),
+        state=RunState(run.state),
+        now=now,
+        undoing=undoing,
+        children={child.id: child.state for child in started},
+    )
 
 
 def _without_row(plan: StepPlan, snapshot: Snapshot) -> StepPicture:
@@ -205,6 +249,9 @@ def _from_row(
         waiting_for=row.waiting_for if parked else "",
         waiting_key=row.waiting_key if parked else "",
         why=row.why if parked else "",
+        ready_at=row.ready_at,
+        dispatched_at=row.dispatched_at,
+        lease_until=row.lease_until,
         until=until,
         items=items,
         child=child,
@@ -258,8 +305,7 @@ def _timers(step_ids: Sequence[UUID]) -> dict[UUID, datetime]:
 
 def _children(run: Run) -> QuerySet[Run]:
     """The newest runs that this one has started, without their data."""
-    light = ("id", "workflow", "workflow_version", "state", "parent_step", "created_at")
-    return Run.objects.filter(parent=run).only(*light).order_by("-id")[:ITEMS_SHOWN_IN_ALL]
+    return Run.objects.filter(parent=run).only(*_LIGHT).order_by("-id")[:ITEMS_SHOWN_IN_ALL]
 
 
 _TELLING = {

@@ -60,7 +60,9 @@ class StepAnswer(Answer):
     covered_by: Annotated[str | None, Field(description="The fallback that stands for it.")]
     waiting_for: str | None
     waiting_until: datetime | None
-    why: str | None
+    why: Annotated[
+        str | None, Field(description="One sentence on why it has not ended; null once it has.")
+    ]
     items: Annotated[dict[str, int] | None, Field(description="Items of a for_each by state.")] = (
         None
     )

@@ -98,7 +98,7 @@ def step_answer(step: StepPicture) -> dict[str, Any]:
         "covered_by": step.covered_by or None,
         "waiting_for": step.waiting_for or None,
         "waiting_until": step.until,
-        "why": step.why or None,
+        "why": step.sentence or None,
         "child_instance_id": step.child,
     }
     return shape if step.items is None else {**shape, "items": step.items}

@@ -67,5 +67,6 @@ def _state(step: StepPicture) -> str:
     if step.started_at and step.finished_at:
         took = f"  {(step.finished_at - step.started_at).total_seconds():.2f} s"
     again = f"  attempt {step.attempt}" if step.attempt > 1 else ""
-    error = f"  {step.error.get('message', '')}" if step.error else ""
-    return f"{step.state:<11}{took}{again}{error}"
+    error = f"  {step.error.get('message', '')}" if step.error and not step.sentence else ""
+    why = f"  {step.sentence}" if step.sentence else ""
+    return f"{step.state:<11}{took}{again}{error}{why}"
