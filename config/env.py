@@ -73,6 +73,9 @@ class Environment(BaseSettings):
     )
     lease_seconds: float = Field(15, gt=0, description="life of a running step's lease")
     renew_seconds: float = Field(5, gt=0, description="how often a lease is renewed")
+    replay_gate_percent: float = Field(
+        100, ge=0, le=100, description="identical replays of a day below which an alert opens"
+    )
     extra_queues: CommaList = Field(
         (), description="comma list such as tool.erp, agent.opus, tool@eu beside the six"
     )

@@ -37,6 +37,7 @@ class EngineSettings:
     breaker: BreakerPolicy = field(default_factory=BreakerPolicy)
     max_depth: int = 8
     max_items: int = 10_000
+    replay_gate_percent: float = 100.0
     subscribers: Mapping[str, list[str]] = field(default_factory=dict)
 
 
@@ -54,6 +55,7 @@ def engine_settings() -> EngineSettings:
         gates_fresh=timedelta(seconds=given.get("GATES_SECONDS", 1)),
         max_depth=int(given.get("MAX_DEPTH", 8)),
         max_items=int(given.get("MAX_ITEMS", 10_000)),
+        replay_gate_percent=float(given.get("REPLAY_GATE_PERCENT", 100)),
         subscribers=dict(given.get("SUBSCRIBERS", {})),
     )
 

@@ -107,6 +107,7 @@ ORCHESTRATOR: dict[str, Any] = {
     },
     "LEASE_SECONDS": ENV.lease_seconds,
     "RENEW_SECONDS": ENV.renew_seconds,
+    "REPLAY_GATE_PERCENT": ENV.replay_gate_percent,
     "FUSE": ENV.orchestrator_fuse,
     "QUEUES": ENV.queues,
     # A signal named like a gate is a decision; the desk asks the gate without knowing it.

@@ -7,6 +7,7 @@ from orchestrator.admin.alerts import AlertAdmin
 from orchestrator.admin.blueprints import BlueprintAdmin
 from orchestrator.admin.dead_letters import DeadLetterAdmin
 from orchestrator.admin.repairs import EffectAdmin, RepairAdmin
+from orchestrator.admin.replays import ReplayCheckAdmin, ReplayDayAdmin
 from orchestrator.admin.runs import RunAdmin
 
 __all__ = [
@@ -15,5 +16,7 @@ __all__ = [
     "DeadLetterAdmin",
     "EffectAdmin",
     "RepairAdmin",
+    "ReplayCheckAdmin",
+    "ReplayDayAdmin",
     "RunAdmin",
 ]

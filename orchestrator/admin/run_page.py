@@ -10,7 +10,7 @@ from orchestrator import engine
 from orchestrator.admin.readonly import json_block, state_badge
 from orchestrator.core.durations import format_money
 from orchestrator.engine import RunPicture, StepPicture
-from orchestrator.models import Attempt, Event, Run, Step
+from orchestrator.models import Attempt, Event, ReplayCheck, Run, Step
 
 EVENTS_SHOWN = 200
 PAYLOAD_SHOWN = 200
@@ -38,6 +38,7 @@ def run_context(run: Run) -> dict[str, Any]:
         "error": _block(run.error),
         "context_data": _block(run.context),
         "summary": _block(picture.summary),
+        "replay": _replay(picture.replay),
         "warnings": json_block(run.warnings) if run.warnings else None,
     }
 
@@ -87,6 +88,15 @@ def _budget(picture: RunPicture) -> str:
     if budget is None or budget.cost_microusd is None:
         return ""
     return format_money(budget.cost_microusd)
+
+
+def _replay(check: ReplayCheck | None) -> dict[str, Any] | None:
+    """When it was replayed last, and what came of it."""
+    if check is None:
+        return None
+    word = {True: "identical", False: "differs", None: "not replayed"}[check.identical]
+    colour = {True: "completed", False: "failed", None: "waiting"}[check.identical]
+    return {"check": check, "badge": state_badge(colour, word)}
 
 
 def _step_row(step: StepPicture, picture: RunPicture) -> dict[str, Any]:

@@ -10,17 +10,18 @@ start must be allowed, no more. ADR 0020 says what that proves, and what it does
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.errors import InvariantBroken, StateConflict
-from orchestrator.core.propagation import Conditions
 from orchestrator.core.replay_acts import ACTS, settle
 from orchestrator.core.replay_facts import SETTLES, diverge
 from orchestrator.core.replay_log import Recorded
-from orchestrator.core.replay_machine import Replay
+from orchestrator.core.replay_machine import Replay, Wrap
 from orchestrator.core.replay_repairs import REPAIRS
 from orchestrator.core.states import RUN_TERMINAL
+
+__all__ = ["Replay", "Wrap", "replay"]
 
 _ACTS = {**ACTS, **REPAIRS, **dict.fromkeys(SETTLES, settle)}
 _DAMAGE = (KeyError, IndexError, ValueError, TypeError, AttributeError)
@@ -29,7 +30,7 @@ _DAMAGE = (KeyError, IndexError, ValueError, TypeError, AttributeError)
 def replay(
     workflow: CompiledWorkflow,
     lines: Iterable[Recorded],
-    conditions: Callable[[Conditions], Conditions] | None = None,
+    conditions: Wrap | None = None,
 ) -> Replay:
     """Decide a whole history anew; where the run must stand after it.
 

@@ -10,7 +10,7 @@ from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import Decision, EventDraft, Ref
 from orchestrator.core.endings import OUTPUT_FAILED, counted, last_words
 from orchestrator.core.propagation import Conditions
-from orchestrator.core.replay_facts import Recall, diverge, error_of
+from orchestrator.core.replay_facts import Recall, diverge
 from orchestrator.core.replay_log import (
     Difference,
     Diverged,
@@ -24,6 +24,8 @@ from orchestrator.core.replay_rows import Row, Rows
 from orchestrator.core.snapshot import Snapshot
 from orchestrator.core.states import RUN_TERMINAL, RunState
 
+Wrap = Callable[[Conditions, Log], Conditions]
+"""What asks conditions beside the record: given the recorded answers, and where the replay is."""
 _STEP_ENDS = frozenset(
     {"step.completed", "step.failed", "step.timed_out", "step.skipped", "step.cancelled"}
 )
@@ -40,7 +42,7 @@ class Replay:
         self,
         workflow: CompiledWorkflow,
         lines: Iterable[Recorded],
-        conditions: Callable[[Conditions], Conditions] | None = None,
+        conditions: Wrap | None = None,
     ) -> None:
         self.workflow = workflow
         self.log = Log(lines)
@@ -55,7 +57,7 @@ class Replay:
         self.routes: dict[int, tuple[str, ...]] = {}
         self.ended_at: dict[str, int] = {}
         recall = Recall(workflow, self.log)
-        self.conditions = conditions(recall) if conditions is not None else recall
+        self.conditions = conditions(recall, self.log) if conditions is not None else recall
 
     def reopen(self) -> None:
         """A repair takes back what the run's end wrote, where it had ended."""
@@ -171,7 +173,7 @@ class Replay:
 def _output_failure(decision: Decision, line: Recorded | None) -> str:
     if decision.run_state is not RunState.COMPLETED or line is None or line.type != "run.failed":
         return ""
-    message: str = error_of(line).message
+    message = str((line.payload.get("error") or {}).get("message", ""))
     if decision.snapshot.verdict is not None or not message.startswith(OUTPUT_FAILED):
         return ""
     return message.removeprefix(OUTPUT_FAILED)

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from orchestrator.core.states import StepState
-from orchestrator.models import Run
+from orchestrator.models import ReplayCheck, Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +93,7 @@ class RunPicture:
     budget: BudgetPicture | None
     summary: Mapping[str, Any] | None
     children: tuple[Run, ...]
+    replay: ReplayCheck | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

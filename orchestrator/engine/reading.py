@@ -25,7 +25,7 @@ from orchestrator.engine.blueprints import compiled
 from orchestrator.engine.explaining import explain
 from orchestrator.engine.explaining_steps import Reasons
 from orchestrator.engine.pictures import BudgetPicture, Overview, Progress, RunPicture, StepPicture
-from orchestrator.models import Blueprint, Event, Run, Step, StepDefinition, Timer
+from orchestrator.models import Blueprint, Event, ReplayCheck, Run, Step, StepDefinition, Timer
 
 ITEMS_SHOWN = 100
 """Up to so many items of a for_each are shown with the run (FORMAT section 4, Loops)."""
@@ -58,7 +58,7 @@ class _Face(NamedTuple):
 
 
 def picture(run: Run) -> RunPicture:
-    """The run as ``GET /v1/workflows/{id}`` and the console show it; at most nine queries."""
+    """The run as ``GET /v1/workflows/{id}`` and the console show it; at most ten queries."""
     now, face = database_now(), _face(run.blueprint_id)
     event = _telling_event(run)
     children = tuple(_children(run))
@@ -77,6 +77,7 @@ def picture(run: Run) -> RunPicture:
         budget=_budget(face.budget, run, worked),
         summary=event.payload.get("summary") if event and run.state in RUN_TERMINAL else None,
         children=children,
+        replay=ReplayCheck.objects.filter(pk=run.id).first(),
     )
 
 

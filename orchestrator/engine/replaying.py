@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from uuid import UUID
 
+from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import DECISIONS
 from orchestrator.core.errors import OrchestratorError
-from orchestrator.core.replay import replay
+from orchestrator.core.replay import Wrap, replay
 from orchestrator.core.replay_end import first_difference
 from orchestrator.core.replay_log import Difference, Diverged, Recorded
 from orchestrator.engine.blueprints import compiled
-from orchestrator.models import histories
+from orchestrator.engine.replay_deep import DeepConditions
+from orchestrator.models import histories, rows
 from orchestrator.models.histories import Told
 from orchestrator.models.statements import one_snapshot
 
@@ -39,20 +41,21 @@ class Replayed:
         return self.difference is None and not self.unread
 
 
-def replay_runs(run_ids: Iterable[UUID]) -> Iterator[Replayed]:
+def replay_runs(run_ids: Iterable[UUID], *, deep: bool = False) -> Iterator[Replayed]:
     """Replay these runs, in batches by id; runs that are not there are absent.
 
-    Bounded in memory: histories are read in pages. Opens short read-only transactions, or joins.
+    ``deep``: conditions are also worked out anew, over the outputs that are stored. Bounded in
+    memory: histories are read in pages. Opens short read-only transactions, or joins.
     """
     for batch in _batches(run_ids):
         with one_snapshot():
             told = {run.run_id: run for run in histories.read_told(batch)}
             found = [
-                _replayed(told.pop(run_id), lines)
+                _replayed(told.pop(run_id), lines, deep=deep)
                 for run_id, lines in histories.read_histories(batch)
                 if run_id in told
             ]
-            found += [_replayed(run, iter(())) for run in told.values()]
+            found += [_replayed(run, iter(()), deep=deep) for run in told.values()]
         yield from found
 
 
@@ -77,7 +80,7 @@ def _batches(run_ids: Iterable[UUID]) -> Iterator[list[UUID]]:
             yield batch
 
 
-def _replayed(told: Told, lines: Iterator[Recorded]) -> Replayed:
+def _replayed(told: Told, lines: Iterator[Recorded], *, deep: bool) -> Replayed:
     first = next(lines, None)
     unread = _unread(first)
     difference = None
@@ -85,7 +88,8 @@ def _replayed(told: Told, lines: Iterator[Recorded]) -> Replayed:
     if not unread:
         try:
             workflow = compiled(told.blueprint_id)
-            run = replay(workflow, lines if first is None else chain([first], lines))
+            whole = lines if first is None else chain([first], lines)
+            run = replay(workflow, whole, _deeply(told, workflow) if deep else None)
             difference = first_difference(run, told.stored(), told.steps)
         except Diverged as diverged:
             difference = diverged.difference
@@ -100,6 +104,14 @@ def _replayed(told: Told, lines: Iterator[Recorded]) -> Replayed:
         difference=difference,
         unread=unread,
     )
+
+
+def _deeply(told: Told, workflow: CompiledWorkflow) -> Wrap | None:
+    """Conditions that are asked twice; None for a run whose outputs are not those of then."""
+    run = rows.read_run(told.run_id)
+    if run is None or histories.was_repaired(told.run_id):
+        return None
+    return lambda recall, log: DeepConditions(recall, log, run, workflow)
 
 
 def _unread(first: Recorded | None) -> str:

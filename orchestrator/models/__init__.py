@@ -8,6 +8,7 @@ from orchestrator.models.effect import Effect
 from orchestrator.models.history import Event
 from orchestrator.models.outbox import Outbox
 from orchestrator.models.repair import Repair
+from orchestrator.models.replay_check import ReplayCheck, ReplayDay
 from orchestrator.models.run import Run
 from orchestrator.models.signal import Signal
 from orchestrator.models.step import Attempt, DeadLetter, Step
@@ -28,6 +29,8 @@ __all__ = [
     "Outbox",
     "Quota",
     "Repair",
+    "ReplayCheck",
+    "ReplayDay",
     "Run",
     "Signal",
     "Step",

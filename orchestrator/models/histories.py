@@ -101,6 +101,15 @@ def _recorded(row: Sequence[Any]) -> Recorded:
     return Recorded(row[1], row[2], row[3], orjson.loads(row[4]), row[5])
 
 
+def was_repaired(run_id: UUID) -> bool:
+    """Whether somebody repaired the run: then some outputs are not those of then."""
+    found = fetch_all_prepared(
+        "SELECT 1 FROM orchestrator_event WHERE run_id = %s AND type LIKE 'repair.%%' LIMIT 1",
+        [run_id],
+    )
+    return bool(found)
+
+
 def sizes(run_ids: Sequence[UUID]) -> list[tuple[UUID, int]]:
     """How long the history of each run is; unknown runs are absent."""
     found = fetch_all_prepared(

@@ -8,6 +8,7 @@ from celery import shared_task
 from django.db import DatabaseError, connection
 
 from orchestrator import engine
+from orchestrator.ops.replay_sample import replay_in_turn
 from orchestrator.ops.verifying import verify_in_turn
 from orchestrator.ops.watch import look_in_turn
 
@@ -34,4 +35,15 @@ def verify() -> None:
         verify_in_turn()
     except DatabaseError as error:
         logger.warning("the invariants were not checked, the database is away: %s", error)
+        connection.close()
+
+
+@shared_task(name="orchestrator.replay", acks_late=True)
+def replay() -> None:
+    """Replay a sample of the runs that ended; an alert while too few come out as recorded. Two at
+    once do it once."""
+    try:
+        replay_in_turn()
+    except DatabaseError as error:
+        logger.warning("nothing was replayed, the database is away: %s", error)
         connection.close()

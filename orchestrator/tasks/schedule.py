@@ -9,7 +9,7 @@ from django.apps import AppConfig
 from django.db import connections
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
-from orchestrator.tasks.housekeeping import tick, verify
+from orchestrator.tasks.housekeeping import replay, tick, verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,14 @@ VERIFY = Entry(
     "Checks the invariants of the runs that changed since the last time, and opens an alert for"
     " each that is broken. It only reads, and keeps out of the way of live work.",
 )
-ENTRIES = (TICK, VERIFY)
+REPLAY = Entry(
+    "orchestrator: replay",
+    replay.name,
+    300,
+    "Decides the histories of a sample of the runs that ended anew, keeps how many came out as"
+    " recorded, and opens an alert while they are too few (REPLAY_GATE_PERCENT).",
+)
+ENTRIES = (TICK, VERIFY, REPLAY)
 
 
 def ensure_entries(sender: AppConfig, *, using: str, **_: Any) -> None:

@@ -51,7 +51,7 @@ class Carrier:
         self.sent: list[Message] = []
         self.random = random.Random(seed)
         self.lose, self.double, self.shuffle = lose, double, shuffle
-        self.replays = True  # a test that damages rows on purpose says False, and why
+        self.damaged = False  # a test that changes rows by hand says so: no run is sound then
 
     def dispatch(self, run_id: UUID, workflow: CompiledWorkflow, refs: Sequence[Ref]) -> None:
         for canvas in compile_canvas(workflow, refs, fuse=engine_settings().fuse):

@@ -32,8 +32,9 @@ def carrier(transactional_db: None) -> Iterator[Carrier]:
     breakers.tallies.forget()
     yield mine
     engine.set_dispatcher(usual)
-    if mine.replays:
-        assert_replays()
+    if mine.damaged:
+        return
+    assert_replays()
     broken = [v for finding in check_runs(newest_runs(1000)) for v in finding.violations]
     assert not broken, broken
     orphans = [one.title for rule in AT_ONCE for one in orphan_rules.find(rule)]

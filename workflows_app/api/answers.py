@@ -97,6 +97,23 @@ class TimestampsAnswer(Answer):
     deadline_at: datetime | None
 
 
+class DifferenceAnswer(Answer):
+    """Where a replay parted from the record. `sequence` 0: in the rows, behind the history."""
+
+    sequence: int
+    expected: str
+    recorded: str
+
+
+class ReplayAnswer(Answer):
+    """The newest replay of the run's history. `identical` null: it could not be replayed, since
+    it was recorded by other rules than this build knows."""
+
+    checked_at: datetime
+    identical: bool | None
+    difference: DifferenceAnswer | None
+
+
 class RunLine(Answer):
     """A run in a list."""
 
@@ -140,6 +157,7 @@ class RunAnswer(RunLine):
     summary: dict[str, Any] | None
     trigger: Any
     context: Any
+    replay: ReplayAnswer | None
     timestamps: TimestampsAnswer
 
 

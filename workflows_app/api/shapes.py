@@ -68,6 +68,7 @@ def run_answer(picture: RunPicture) -> dict[str, Any]:
         "summary": picture.summary,
         "trigger": run.trigger,
         "context": run.context,
+        "replay": _replay(picture),
         "timestamps": {
             "created_at": run.created_at,
             "started_at": run.started_at,
@@ -75,6 +76,17 @@ def run_answer(picture: RunPicture) -> dict[str, Any]:
             "updated_at": run.updated_at,
             "deadline_at": run.deadline_at,
         },
+    }
+
+
+def _replay(picture: RunPicture) -> dict[str, Any] | None:
+    check = picture.replay
+    if check is None:
+        return None
+    return {
+        "checked_at": check.checked_at,
+        "identical": check.identical,
+        "difference": check.difference,
     }
 
 
