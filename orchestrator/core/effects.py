@@ -34,13 +34,14 @@ class Course(StrEnum):
     CALL = "call"  # nothing is stored, or it did not happen: intend, then call
     FOUND = "found"  # the receipt is there: answer with it, call nobody
     CLASH = "clash"  # the key was used for another request: an error
-    BUSY = "busy"  # another step is calling right now: later
+    BUSY = "busy"  # another step is calling right now, or asks a person about it: later
     DOUBT = "doubt"  # an intent without receipt: look it up first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredEffect:
-    """What is stored under a key. ``busy``: the step that holds it is running and is not ours.
+    """What is stored under a key. ``busy``: another step holds it that is running, or waits for a
+    person's word about it, which nobody could give once the effect were ours.
     ``holder`` is one phrase for people: the step, its run, the tool."""
 
     status: EffectStatus

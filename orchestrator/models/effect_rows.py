@@ -15,7 +15,9 @@ def find_effect(tenant: str, key: str, *, step_id: UUID | None) -> StoredEffect 
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT e.status, e.request_hash, e.response,"
-            " s.state = 'running' AND e.fence = s.fence AND s.id IS DISTINCT FROM %s,"
+            " (s.state = 'running' AND e.fence = s.fence"
+            "   OR s.state = 'waiting' AND s.waiting_for = 'review')"
+            " AND s.id IS DISTINCT FROM %s,"
             " format('step %%s%%s of run %%s, tool %%s', s.key, s.scope, s.run_id, e.tool)"
             " FROM orchestrator_effect e JOIN orchestrator_step s ON s.id = e.step_id"
             " WHERE e.tenant = %s AND e.idempotency_key = %s",

@@ -40,6 +40,7 @@ from tests.engine.runs import (
     state,
     step,
 )
+from tests.engine.test_repair import repair
 
 Turn = Callable[[float], None]
 
@@ -234,3 +235,21 @@ def test_no_receipt_is_written_over_another(carrier: Carrier) -> None:
         )
     assert Effect.objects.get().response == {"external_ref": "R-1"}
     Effect.objects.update(status="intended", response=None)  # as it was: the invariants look on
+
+
+def test_an_effect_that_a_person_is_asked_about_is_asked_about_once(
+    carrier: Carrier, turn_time: Turn
+) -> None:
+    """A second run with the key keeps its hands off, so that the first can still be settled."""
+    first = dead_after(carrier, KEYLESS)
+    assert Run.objects.get(pk=first).waiting_for == "review"
+    second = started({"a": pay(KEYLESS, "pay:1")})
+    carrier.run_all()
+    assert step(second, "a").state == "retrying"
+
+    run = Run.objects.get(pk=first)
+    repair(run, "settle_effect", effect_key="pay:1", outcome="applied", external_ref="R-1")
+    settle_down(carrier, turn_time)
+    assert (state(first), state(second)) == ("completed", "completed")
+    assert step(second, "a").output == {"external_ref": "R-1"}
+    assert ledger.sent == {"pay:1": 1}
