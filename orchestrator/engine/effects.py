@@ -159,11 +159,15 @@ def _by_rule(key: str, step: StepPlan, reason: str) -> Answered:
 
 
 def after_loss(step: StepPlan, step_id: UUID, failure: Failed) -> Answered:
-    """The attempt ended without a word (its worker was lost, its time is over) while it held an
-    intent: a later attempt looks it up, or a person does."""
+    """The attempt ended without a word (its worker was lost, its time is over); what that means
+    for an intent that it held."""
     key = effect_rows.held_key(step_id)
-    if key is None:
-        return Answered(outcome=failure)
+    return Answered(outcome=failure) if key is None else of_lost(step, key, failure)
+
+
+def of_lost(step: StepPlan, key: str, failure: Failed) -> Answered:
+    """An attempt that ended without a word held an intent: a later attempt looks it up, or a
+    person does."""
     reason = failure.error.message
     if is_idempotent(step) or can_look_up(step) or on_doubt(step) == "resend":
         doubt = EffectEnd(key=key, status=EffectStatus.IN_DOUBT, reason=reason)

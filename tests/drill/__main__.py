@@ -33,6 +33,7 @@ QUICK = (Size.QUICK, Size.SHORT, Size.LONG)
 # The one list. A drill is (size, seed) -> Iterator[Line]; slow ones first, they overlap best.
 DRILLS: tuple[Entry, ...] = (
     Entry("storm", "tests.drill.storm:kill_storm", QUICK),
+    Entry("model", "tests.drill.model.check:model", QUICK),
     Entry("guards", "tests.drill.guards:guards", limit_s=540),
     Entry("leases", "tests.drill.leases:taken_over"),
     Entry("cuts", "tests.drill.cuts:cut_off"),

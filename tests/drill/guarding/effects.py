@@ -71,8 +71,8 @@ EFFECT_GUARDS = (
         cuts=(
             Cut(
                 "orchestrator/engine/effects.py",
-                "    if key is None:\n        return Answered(outcome=failure)\n",
-                "    if key is None or key:\n        return Answered(outcome=failure)\n",
+                "return Answered(outcome=failure) if key is None else of_lost(step, key, failure)",
+                "return Answered(outcome=failure)",
             ),
             Cut(
                 EFFECTS,
