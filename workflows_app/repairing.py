@@ -56,6 +56,10 @@ class RepairBody(Body):
     external_ref: Annotated[
         str | None, Field(max_length=1000, description="`settle_effect`: the provider's reference.")
     ] = None
+    with_dependents: Annotated[
+        bool,
+        Field(description="`compensate_step`: with what was done behind it, in reverse order."),
+    ] = False
     output: Annotated[Any, Field(description="`settle_effect`: what the step answers.")] = None
 
     @property
@@ -63,6 +67,8 @@ class RepairBody(Body):
         """What only some actions take."""
         names = ("from_sequence", "effect_key", "outcome", "external_ref", "output")
         found = {name: getattr(self, name) for name in names}
+        if self.with_dependents:
+            found["with_dependents"] = True
         return {name: value for name, value in found.items() if value is not None}
 
 

@@ -45,7 +45,7 @@ def admit(
     equals the lane prefers what follows the step it just settled (``near``).
     """
     snapshot = decision.snapshot
-    if snapshot.paused:
+    if snapshot.paused and snapshot.undo is None:
         return  # with a verdict nothing but compensations is READY
     release_items(workflow, decision)
     queued = n_queued(snapshot)
@@ -74,8 +74,11 @@ def admit(
 def _startable(workflow: CompiledWorkflow, snapshot: Snapshot, near: int | None) -> list[Ref]:
     steps = workflow.steps
     refs = [Ref(position) for position in _with_code(snapshot.codes, _READY)]
-    for position, loop in snapshot.loops.items():
-        refs.extend(Ref(position, index) for index in loop.ready)
+    if snapshot.undo is not None:
+        refs = [ref for ref in refs if steps[ref.position].undoes is not None]
+    else:
+        for position, loop in snapshot.loops.items():
+            refs.extend(Ref(position, index) for index in loop.ready)
     if len(refs) > 1:
         successors = {e.target for e in steps[near].outs} if near is not None else set()
         refs.sort(
@@ -109,6 +112,8 @@ def n_queued(snapshot: Snapshot) -> int:
 
 def release_items(workflow: CompiledWorkflow, decision: Decision) -> None:
     """Make the next items of each for_each READY, as far as its own bound and the run's allow."""
+    if decision.snapshot.undo is not None:
+        return  # beside a pause, or after the end: nothing but compensations starts
     for position, loop in decision.snapshot.loops.items():
         step = workflow.steps[position]
         if step.for_each is None or is_lost(step.for_each.min_success, loop):

@@ -79,9 +79,10 @@ class StepPlan:
     except for a child (``child_timeout_s``; None: the child's own limit only).
     ``fallback`` is the position of the step that stands in when this one has given up; ``owner``
     the reverse. ``undoes`` is set on a compensation: the position of the step that it undoes; it
-    starts only when the run has failed. ``service`` names the breaker that it belongs to; ``gates``
-    are the keys of the gates of its service and model. ``config`` is the step's block of the
-    document as plain JSON.
+    starts when the run has failed, or by repair. ``must_know``: whether its effect happened decides
+    what the run's saga has to do, so it may not give up in doubt. ``service`` names the breaker
+    that it belongs to; ``gates`` are the keys of the gates of its service and model. ``config`` is
+    the step's block of the document as plain JSON.
     """
 
     position: int
@@ -112,6 +113,7 @@ class StepPlan:
     undoes: int | None = None
     service: str = ""
     gates: tuple[str, ...] = ()
+    must_know: bool = False
 
     @property
     def handles_failure(self) -> bool:

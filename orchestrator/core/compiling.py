@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -26,9 +26,13 @@ from orchestrator.core.expressions import Program, compile_expression, compile_t
 from orchestrator.core.graph import longest_remaining
 from orchestrator.core.policies import Retry
 from orchestrator.core.site import Site
-
-PARKING_TIMEOUT_S = 60.0
-"""Time for the body of a step that only parks: a gate, a wait, a child's start."""
+from orchestrator.core.undo_steps import (
+    COMPENSATION_QUEUE,
+    PARKING_TIMEOUT_S,
+    UNDO,
+    must_know,
+    undo_child,
+)
 
 _ON = {"completed": On.COMPLETED, "failed": On.FAILED, "skipped": On.SKIPPED, "any": On.ANY}
 
@@ -40,10 +44,12 @@ def compile_workflow(
     queues: Mapping[str, str],
     pins: Mapping[str, str],
     site: Site = Site(),  # noqa: B008 - immutable
+    undoable: Collection[str] = (),
 ) -> CompiledWorkflow:
     """The workflow ready to run. ``value`` is the document's plain JSON, ``queues`` the default
-    queue of each step type, ``pins`` the children's digests, ``site`` what the installation adds.
-    The document must be valid."""
+    queue of each step type, ``pins`` the children's digests, ``site`` what the installation adds,
+    ``undoable`` the references to those children that have something to undo. The document must be
+    valid."""
     keys = list(document.steps)
     by_key = {key: position for position, key in enumerate(keys)}
     edges = tuple(_edge(index, edge, by_key) for index, edge in enumerate(document_edges(document)))
@@ -63,7 +69,7 @@ def compile_workflow(
         )
         for key in keys
     )
-    undo = _compensations(document, value, first=len(keys), site=site)
+    undo = _compensations(document, value, first=len(keys), undoable=undoable, site=site)
     steps += undo
     by_key |= {step.key: step.position for step in undo}
     timeout, clock = run_timeout(document)
@@ -83,29 +89,35 @@ def compile_workflow(
     )
 
 
-COMPENSATION_QUEUE = "compensation"
-UNDO = "undo:"
-"""What the key of a compensation starts with; no key of a document can."""
-
-
 def _compensations(
-    document: Document, value: Mapping[str, Any], *, first: int, site: Site
+    document: Document,
+    value: Mapping[str, Any],
+    *,
+    first: int,
+    undoable: Collection[str],
+    site: Site,
 ) -> tuple[StepPlan, ...]:
-    """One hidden step for each ``compensate`` block, behind the document's own steps."""
-    wanted = [key for key, step in document.steps.items() if step.compensate is not None]
-    positions = {key: place for place, key in enumerate(document.steps)}
-    return tuple(
-        _compensation(
-            document,
-            key,
-            config=value["steps"][key]["compensate"],
-            position=first + n,
-            undoes=positions[key],
-            site=site,
-            service=str(value["steps"][key].get("service") or ""),
-        )
-        for n, key in enumerate(wanted)
-    )
+    """One hidden step for each ``compensate`` block, and for each child that has something to undo,
+    behind the document's own steps."""
+    steps: list[StepPlan] = []
+    for place, (key, step) in enumerate(document.steps.items()):
+        position = first + len(steps)
+        if step.compensate is not None:
+            made = _compensation(
+                document,
+                key,
+                config=value["steps"][key]["compensate"],
+                position=position,
+                undoes=place,
+                site=site,
+                service=str(value["steps"][key].get("service") or ""),
+            )
+        elif isinstance(step, SubWorkflowStep) and step.workflow in undoable:
+            made = undo_child(key, step.workflow, position=position, undoes=place)
+        else:
+            continue
+        steps.append(made)
+    return tuple(steps)
 
 
 def _compensation(  # noqa: PLR0913 - one row of a table, each cell has its own source
@@ -226,6 +238,7 @@ def _step(  # noqa: PLR0913 - one row of a table, each cell has its own source
         irreversible=step.irreversible,
         service=site.service_of(config),
         gates=site.gates_of(config),
+        must_know=must_know(step),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from orchestrator.core.snapshot import Snapshot
+from orchestrator.core.snapshot import Snapshot, Undo
 from orchestrator.core.states import RunState, StepState
 
 DECISIONS = 1
@@ -64,8 +64,9 @@ class Decision:
     ``cancelled``: steps with a row that were cancelled (``cancel_items``: loops whose open items
     were too); ``loops_done``: for_each steps to close by a follow-up decision once item rows are
     written; ``undoing``, ``undone`` and ``kept``: finished steps whose compensation
-    starts, has succeeded, or has failed; ``run_state`` and ``waiting_for``: where the run stands
-    after it; ``asked``: the conditions that were asked, with what they said (see ``Turn.ask``).
+    starts, has succeeded, or has failed; ``came_back``: the run stands, or is over, as it did
+    before steps of it were undone; ``run_state`` and ``waiting_for``: where the run stands after
+    it; ``asked``: the conditions that were asked, with what they said (see ``Turn.ask``).
     """
 
     snapshot: Snapshot
@@ -89,6 +90,7 @@ class Decision:
     undoing: list[int] = field(default_factory=list)
     undone: list[int] = field(default_factory=list)
     kept: list[int] = field(default_factory=list)
+    came_back: Undo | None = None
     events: list[EventDraft] = field(default_factory=list)
     asked: dict[str, bool | None] = field(default_factory=dict)
 

@@ -41,6 +41,12 @@ class LastWords:
         return payload
 
 
+def output_error(failure: str) -> dict[str, Any]:
+    """Why a run failed whose ``output`` could not be worked out."""
+    message = OUTPUT_FAILED + failure
+    return StepError(error_class=ErrorClass.CONDITION_ERROR, message=message).as_json()
+
+
 def last_words(
     workflow: CompiledWorkflow, decision: Decision, *, output_failure: str = ""
 ) -> LastWords:
@@ -52,11 +58,9 @@ def last_words(
         error, step, outcome = verdict.error, verdict.step, verdict.outcome
     elif output_failure:
         decision.run_state, outcome = RunState.FAILED, ""
-        error = StepError(
-            error_class=ErrorClass.CONDITION_ERROR, message=OUTPUT_FAILED + output_failure
-        ).as_json()
+        error = output_error(output_failure)
     undone = ""
-    if decision.run_state is not RunState.COMPLETED:
+    if decision.run_state is not RunState.COMPLETED or saga.has_undone(workflow, decision.snapshot):
         undone = saga.verdict(workflow, decision.snapshot)
     return LastWords(error=error, step=step, outcome=outcome, compensation=undone)
 

@@ -63,6 +63,16 @@ class StartChild:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UndoChildren:
+    """Have the completed children of the step that is undone undo what they did, and wait for it.
+
+    ``name`` is the child workflow as written in the document.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Routed:
     """A router's decision: chosen route ids, and why. ``details`` holds what was weighed."""
 
@@ -85,11 +95,12 @@ class Answer:
     """What ended a wait, handed to ``resume``.
 
     ``kind``: ``signal`` (payload), ``decision`` (``{decision, by, notes, data}``), ``timer``
-    (the wait's due time came), ``child`` (``{state, output, error, outcome}``).
+    (the wait's due time came), ``child`` (``{state, output, error, outcome}``; of children that
+    were undone ``{children: [{id, state, compensation}]}``).
     """
 
     kind: Literal["signal", "decision", "timer", "child"]
     payload: Any = None
 
 
-Outcome = Succeeded | Failed | Waiting | StartChild | Routed | EndRun
+Outcome = Succeeded | Failed | Waiting | StartChild | UndoChildren | Routed | EndRun

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from orchestrator.core import admission, settling, standing
+from orchestrator.core import admission, settling, standing, undoing
 from orchestrator.core.admission import Lane
 from orchestrator.core.compiled import CompiledWorkflow, Edge
 from orchestrator.core.decision import Decision, Ref, Subject
@@ -18,7 +18,7 @@ from orchestrator.core.gates import Gate
 from orchestrator.core.propagation import Conditions, Turn
 from orchestrator.core.settling import Fact
 from orchestrator.core.snapshot import QUEUED, Code, Snapshot, Verdict
-from orchestrator.core.states import RunState, StepState
+from orchestrator.core.states import RUN_TERMINAL, RunState, StepState
 
 
 def begin(workflow: CompiledWorkflow, conditions: Conditions) -> Decision:
@@ -44,12 +44,11 @@ def _concluded(turn: Turn, lane: Lane | None = None, *, near: int | None = None)
 
 def claim(workflow: CompiledWorkflow, snapshot: Snapshot, ref: Ref) -> Decision | None:
     """A worker asks for this step; None when it is not READY or the run starts nothing now."""
-    if snapshot.paused or not _is_ready(snapshot, ref):
+    undoes = workflow.steps[ref.position].undoes is not None
+    halted = snapshot.paused or snapshot.verdict is not None or snapshot.undo is not None
+    if (halted and not undoes) or not _is_ready(snapshot, ref):
         return None
-    if snapshot.verdict is not None and workflow.steps[ref.position].undoes is None:
-        return None
-    ending = snapshot.verdict is not None
-    state = RunState.COMPENSATING if ending else RunState.RUNNING
+    state = RunState.COMPENSATING if undoes else RunState.RUNNING
     decision = Decision(snapshot=snapshot.copy(), run_state=state)
     admission.start(decision.snapshot, ref)
     if decision.snapshot.running > workflow.max_parallel:
@@ -222,6 +221,7 @@ def resume(workflow: CompiledWorkflow, snapshot: Snapshot, *, reason: str) -> De
     again. StateConflict when the run is not paused."""
     if not snapshot.paused:
         raise StateConflict("only a paused run can be resumed", state="not paused")
+    undoing.refuse_hollow(workflow, snapshot)
     turn = Turn(workflow, snapshot, _NoConditions())
     turn.snapshot.paused = False
     turn.emit("run.resumed", None, reason=reason)
@@ -257,6 +257,8 @@ def cancel(workflow: CompiledWorkflow, snapshot: Snapshot, *, reason: str) -> De
 def time_out(workflow: CompiledWorkflow, snapshot: Snapshot, *, message: str) -> Decision | None:
     """The run's own time is over: everything ends now, running bodies lose their fence, except
     those with an effect, which end by their own time limit. None when nothing is left to end."""
+    if _is_over(snapshot):
+        return None
     error = StepError(error_class=ErrorClass.TIMEOUT, message=message).as_json()
     turn = Turn(workflow, snapshot, _NoConditions())
     turn.emit("run.timing_out", None, message=message)
@@ -269,7 +271,33 @@ def time_out(workflow: CompiledWorkflow, snapshot: Snapshot, *, message: str) ->
     return _concluded(turn)
 
 
+def fail_output(workflow: CompiledWorkflow, decision: Decision, error: dict[str, Any]) -> None:
+    """The run would complete, but its output cannot be worked out: it has failed, and is undone.
+
+    Changes the decision, which had ended the run.
+    """
+    turn = Turn(workflow, decision.snapshot, _NoConditions())
+    turn.snapshot.verdict = Verdict(RunState.FAILED, error=error)
+    turn.emit("run.failing", None, error=error)
+    standing.stand(turn)
+    more = turn.decision
+    admission.admit(workflow, more, None)
+    decision.snapshot, decision.run_state = more.snapshot, more.run_state
+    decision.ready += more.ready
+    decision.dispatch += more.dispatch
+    decision.undoing += more.undoing
+    decision.events += more.events
+
+
+def _is_over(snapshot: Snapshot) -> bool:
+    """Whether the run has ended, and steps of it are undone after its end."""
+    return snapshot.undo is not None and snapshot.undo.back in RUN_TERMINAL
+
+
 def _refuse_ending(snapshot: Snapshot) -> None:
+    if snapshot.undo is not None and _is_over(snapshot):
+        back = snapshot.undo.back
+        raise StateConflict(f"the run is over ({back}), and steps of it are undone", state=back)
     if snapshot.verdict is not None:
         raise StateConflict(
             f"the run is ending as {snapshot.verdict.state}", state=snapshot.verdict.state

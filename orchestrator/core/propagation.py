@@ -62,6 +62,7 @@ class Turn:
     ) -> None:
         self.workflow = workflow
         self.snapshot = snapshot.copy()
+        self.snapshot.reach(len(workflow.steps))
         self.conditions = conditions
         self.decision = Decision(snapshot=self.snapshot)
         self._touched: list[int] = []
@@ -344,6 +345,7 @@ class Turn:
             return
         self.snapshot.verdict = verdict
         self.snapshot.paused = False
+        self.snapshot.undo = None  # all of it will be undone
         self.decision.ready.clear()
         for step in self.workflow.forward:
             code = self.snapshot.code(step.position)

@@ -8,7 +8,7 @@ from datetime import datetime
 from orchestrator.core import planning
 from orchestrator.core.decision import DECISIONS, EventDraft, Ref
 from orchestrator.core.gates import Gate
-from orchestrator.core.outcomes import StartChild, Waiting
+from orchestrator.core.outcomes import StartChild, UndoChildren, Waiting
 from orchestrator.core.replay_facts import EFFECT_ENDS, Settled, diverge, main_line, read_settled
 from orchestrator.core.replay_log import Recorded
 from orchestrator.core.replay_machine import Replay
@@ -119,7 +119,7 @@ def _waits_for(settled: Settled) -> str:
     match settled.outcome:
         case Waiting(kind=kind):
             return kind
-        case StartChild():
+        case StartChild() | UndoChildren():
             return "child"
         case _:
             return "timer"
@@ -213,6 +213,7 @@ ACTS: dict[str, Callable[[Replay, Recorded], None]] = {
     "step.started": _claim,
     "timer.fired": _fire,
     "child.finished": _end_wait,
+    "child.undone": _end_wait,
     "signal.received": _signal,
     "run.paused": _pause,
     "run.resumed": _resume,

@@ -17,11 +17,13 @@ from orchestrator.core.outcomes import (
     Routed,
     StartChild,
     Succeeded,
+    UndoChildren,
     Waiting,
 )
 from orchestrator.core.replay_log import Difference, Diverged, Log, Recorded, shown
 from orchestrator.core.settling import Expanded
 from orchestrator.core.snapshot import Snapshot
+from orchestrator.core.undo_steps import UNDO
 
 EFFECT_ENDS = frozenset(
     {
@@ -34,6 +36,7 @@ EFFECT_ENDS = frozenset(
 )
 GATE = "gate.decided"
 CHILD = "child workflow "
+UNDONE = " is undone"
 _LOOK_AHEAD = 100_000
 
 
@@ -142,6 +145,9 @@ def _routed(payload: dict[str, Any]) -> Routed:
 def _stay(line: Recorded) -> Outcome | None:
     payload = line.payload
     match line.type:
+        case "step.waiting" if line.step.startswith(UNDO) and payload["waiting_for"] == "child":
+            name = payload["why"].removeprefix(CHILD).removesuffix(UNDONE)
+            return UndoChildren(name=name)
         case "step.waiting" if payload["waiting_for"] == "child":
             return StartChild(name=payload["why"].removeprefix(CHILD), input=None)
         case "step.waiting":

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from orchestrator.core import planning
+from orchestrator.core import planning, saga
 from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import Decision, EventDraft, Ref
 from orchestrator.core.endings import OUTPUT_FAILED, counted, last_words
 from orchestrator.core.propagation import Conditions
-from orchestrator.core.replay_facts import Recall, diverge
+from orchestrator.core.replay_facts import Recall, diverge, error_of
 from orchestrator.core.replay_log import (
     Difference,
     Diverged,
@@ -100,7 +100,10 @@ class Replay:
         decision.events = events
         if decision.asked and events:
             events[0].payload["asked"] = decision.asked
-        if decision.ended:
+        self._fail_output(decision)
+        if decision.came_back is not None:
+            self.compensation = saga.verdict(self.workflow, decision.snapshot)
+        elif decision.ended:
             self._conclude(decision)
         for draft in decision.events:
             self._compare(draft)
@@ -156,6 +159,15 @@ class Replay:
     def _on_route(self, key: str) -> None:
         if self.workflow.step(key).undoes is None:
             self.route.append(key)
+
+    def _fail_output(self, decision: Decision) -> None:
+        """The run's ``output`` failed, and there is something to undo first: taken as recorded."""
+        line = self.log.peek(len(decision.events))
+        if line is None or line.type != "run.failing" or decision.came_back is not None:
+            return
+        completes = decision.run_state is RunState.COMPLETED and decision.snapshot.verdict is None
+        if completes and saga.standing(self.workflow, decision.snapshot):
+            planning.fail_output(self.workflow, decision, error_of(line).as_json())
 
     def _conclude(self, decision: Decision) -> None:
         """The end's own line. Its price, and an ``output`` that failed, are taken as recorded."""

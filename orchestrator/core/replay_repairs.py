@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from orchestrator.core import planning, repairing
+from orchestrator.core import planning, repairing, undoing
 from orchestrator.core.reopening import Stored
 from orchestrator.core.repairing import Wish
 from orchestrator.core.replay_acts import settle_behind
@@ -52,6 +52,25 @@ def _skip_step(replay: Replay, head: Recorded) -> None:
     replay.follow(decision, before=1)
 
 
+def _compensate_step(replay: Replay, head: Recorded) -> None:
+    """A step is undone; what the run's end wrote stays."""
+    decision = undoing.compensate_step(
+        replay.workflow,
+        replay.snapshot,
+        replay.conditions,
+        replay.ref(head).position,
+        state=replay.state,
+        with_dependents=bool(head.payload.get("with_dependents")),
+    )
+    replay.follow(decision, before=1)
+
+
+def _undo_all(replay: Replay, _: Recorded) -> None:
+    """The parent of the run has failed."""
+    workflow, snapshot = replay.workflow, replay.snapshot
+    replay.follow(undoing.undo_all(workflow, snapshot, replay.conditions, state=replay.state))
+
+
 def _settle_effect(replay: Replay, head: Recorded) -> None:
     """A person found out about an effect in doubt; that of a step which is over is only noted."""
     if not head.step:
@@ -78,4 +97,6 @@ REPAIRS: dict[str, Callable[[Replay, Recorded], None]] = {
     "repair.resume": _resume,
     "repair.skip_step": _skip_step,
     "repair.settle_effect": _settle_effect,
+    "repair.compensate_step": _compensate_step,
+    "compensation.requested": _undo_all,
 }

@@ -1,4 +1,4 @@
-"""Undoing a run that failed: in which order, and what became of it (SPEC 4.9).
+"""Undoing a run that failed, or steps of one: in which order, and what became of it (SPEC 4.9).
 
 A finished step is undone when everything that was done behind it, along the graph, has been
 undone (or could not be): reverse order, parallel where the graph was.
@@ -21,32 +21,50 @@ def undoable(workflow: CompiledWorkflow, snapshot: Snapshot) -> list[StepPlan]:
     ]
 
 
+def standing(workflow: CompiledWorkflow, snapshot: Snapshot) -> list[StepPlan]:
+    """The compensations of the finished steps that have not been undone."""
+    return [s for s in undoable(workflow, snapshot) if not _is_undone(snapshot, s)]
+
+
+def _is_undone(snapshot: Snapshot, undo: StepPlan) -> bool:
+    return undo.undoes is not None and snapshot.code(undo.undoes) == Code.COMPENSATED
+
+
 def has_begun(workflow: CompiledWorkflow, snapshot: Snapshot) -> bool:
     """Whether a compensation has been started."""
     return any(snapshot.code(step.position) != Code.BLOCKED for step in workflow.compensations)
 
 
+def at_work(workflow: CompiledWorkflow, snapshot: Snapshot) -> list[int]:
+    """The codes of the compensations that have been started and have not ended."""
+    codes = [snapshot.code(step.position) for step in workflow.compensations]
+    return [code for code in codes if code not in ENDED and code != Code.BLOCKED]
+
+
 def due(workflow: CompiledWorkflow, snapshot: Snapshot) -> list[int]:
-    """The compensations that may start now, by position."""
+    """The compensations that may start now, by position; of an ``undo`` only those it names."""
     wanted = undoable(workflow, snapshot)
+    if snapshot.undo is not None:
+        wanted = [step for step in wanted if step.undoes in snapshot.undo.steps]
     if not wanted:
         return []
     open_ones = {s.undoes for s in wanted if snapshot.code(s.position) not in ENDED}
     return [
         step.position
         for step in wanted
-        if snapshot.code(step.position) == Code.BLOCKED
-        and not (_behind(workflow, step.undoes) & (open_ones - {step.undoes}))
+        if step.undoes is not None
+        and snapshot.code(step.position) == Code.BLOCKED
+        and not (behind(workflow, step.undoes) & (open_ones - {step.undoes}))
     ]
 
 
-def _behind(workflow: CompiledWorkflow, position: int | None) -> set[int | None]:
+def behind(workflow: CompiledWorkflow, position: int) -> set[int]:
     """Every step that comes after this one along the edges, and through fallbacks."""
-    found: set[int | None] = set()
+    found: set[int] = set()
     frontier = [position]
     while frontier:
         current = frontier.pop()
-        if current is None or current in found:
+        if current in found:
             continue
         found.add(current)
         step = workflow.steps[current]
@@ -57,14 +75,31 @@ def _behind(workflow: CompiledWorkflow, position: int | None) -> set[int | None]
     return found
 
 
+def layers(workflow: CompiledWorkflow) -> dict[int, int]:
+    """In which turn each step with a compensation is undone if all are, from 1; equal: at once."""
+    wanted = {s.undoes for s in workflow.compensations if s.undoes is not None}
+    before = {position: behind(workflow, position) & wanted for position in wanted}
+    turns: dict[int, int] = {}
+    while len(turns) < len(wanted):
+        turn = max(turns.values(), default=0) + 1
+        free = [p for p in wanted if p not in turns and before[p] <= turns.keys()]
+        turns |= dict.fromkeys(free, turn)
+    return turns
+
+
 def verdict(workflow: CompiledWorkflow, snapshot: Snapshot) -> str:
     """What was undone: ``none`` (there was nothing to undo), ``full`` or ``partial``."""
     wanted = undoable(workflow, snapshot)
-    final = [s for s in workflow.forward if s.irreversible and snapshot.code(s.position) in _DONE]
+    final = left_over(workflow, snapshot)
     if not wanted and not final:
         return "none"
     all_undone = all(snapshot.code(step.position) == Code.COMPLETED for step in wanted)
     return "full" if all_undone and not final else "partial"
+
+
+def has_undone(workflow: CompiledWorkflow, snapshot: Snapshot) -> bool:
+    """Whether some step of it has been undone."""
+    return any(_is_undone(snapshot, step) for step in workflow.compensations)
 
 
 def left_over(workflow: CompiledWorkflow, snapshot: Snapshot) -> list[StepPlan]:

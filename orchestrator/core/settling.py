@@ -16,6 +16,7 @@ from orchestrator.core.outcomes import (
     Routed,
     StartChild,
     Succeeded,
+    UndoChildren,
     Waiting,
 )
 from orchestrator.core.propagation import Turn
@@ -36,7 +37,8 @@ class Fact:
     """What one attempt answered, with the numbers that retry and repeat need.
 
     ``waited_for`` is the kind of the wait that this answer ends, empty when a body ran;
-    ``round_number`` counts from 1; ``jitter`` lies in [0, 1).
+    ``round_number`` counts from 1; ``jitter`` lies in [0, 1). ``in_doubt``: the key of the effect
+    that the failed attempt leaves in doubt.
     """
 
     ref: Ref
@@ -46,6 +48,7 @@ class Fact:
     n_lost: int = 0
     round_number: int = 1
     jitter: float = 0.0
+    in_doubt: str = ""
     warning: dict[str, Any] | None = None
 
 
@@ -129,13 +132,18 @@ def next_move(turn: Turn, step: StepPlan, fact: Fact) -> Move:
             return _Done(ends_run=outcome.outcome)
         case Failed():
             return _after_failure(turn, step, fact, outcome)
-        case Waiting() | StartChild() | Expanded():
+        case Waiting() | StartChild() | UndoChildren() | Expanded():
             return _stay(turn, step, fact.ref, outcome)
         case _:
             assert_never(outcome)
 
 
-def _stay(turn: Turn, step: StepPlan, ref: Ref, outcome: Waiting | StartChild | Expanded) -> Move:
+def _stay(
+    turn: Turn,
+    step: StepPlan,
+    ref: Ref,
+    outcome: Waiting | StartChild | UndoChildren | Expanded,
+) -> Move:
     """Not done, and no body runs: the step waits, or its items do the work."""
     if isinstance(outcome, Expanded):
         turn.emit("step.expanded", ref, items=outcome.total)
@@ -147,6 +155,8 @@ def _stay(turn: Turn, step: StepPlan, ref: Ref, outcome: Waiting | StartChild | 
             return _Park(outcome.kind, outcome.why)
         case StartChild():
             return _Park("child", f"child workflow {outcome.name}")
+        case UndoChildren():
+            return _Park("child", f"child workflow {outcome.name} is undone")
         case Expanded():
             return _Loop(outcome.total)
 
@@ -190,6 +200,8 @@ def _after_failure(turn: Turn, step: StepPlan, fact: Fact, outcome: Failed) -> M
         if outcome.retry_after is not None:
             drawn["retry_after"] = outcome.retry_after
         return _Retry(error.as_json(), delay, drawn)
+    if fact.in_doubt and step.must_know:  # what may have happened cannot be given up, or undone
+        return _Park("review", f"effect {fact.in_doubt} is in doubt: {error.message}")
     return _GiveUp(error.as_json(), timed_out=error.error_class is ErrorClass.TIMEOUT)
 
 

@@ -134,9 +134,27 @@ class Verdict:
 
 
 @dataclass(slots=True)
+class Undo:
+    """Finished steps of a run that stands paused, or is over, are being undone.
+
+    ``back``: the state that the run comes back to; ``steps``: the positions of those steps;
+    ``whole``: all of them, since the parent run failed.
+    """
+
+    back: str
+    steps: list[int]
+    whole: bool = False
+
+    def copy(self) -> Undo:
+        """An independent copy."""
+        return Undo(self.back, self.steps.copy(), self.whole)
+
+
+@dataclass(slots=True)
 class Snapshot:
     """The compact state, unpacked.
 
+    ``undo``: beside the run's own course some of its steps are being undone.
     ``held`` are failed steps whose policy paused the run; ``barred`` are steps that failed on a
     condition before they could start: they are never started, not even by a resume. ``reopened``
     are steps that a repair made BLOCKED again: they have a row from before.
@@ -152,6 +170,7 @@ class Snapshot:
     reopened: list[int] = field(default_factory=list)
     warnings: list[dict[str, Any]] = field(default_factory=list)
     verdict: Verdict | None = None
+    undo: Undo | None = None
 
     @classmethod
     def fresh(cls, n_steps: int, n_edges: int) -> Snapshot:
@@ -160,18 +179,24 @@ class Snapshot:
 
     def copy(self) -> Snapshot:
         """An independent copy for a planner to change."""
-        extras = (self.loops, self.held, self.barred, self.reopened, self.warnings, self.verdict)
+        extras = (self.loops, self.held, self.barred, self.reopened, self.warnings)
         twin = Snapshot(bytearray(self.codes), bytearray(self.marks), self.running, self.paused)
-        if any(extras):
+        if any(extras) or self.verdict is not None or self.undo is not None:
             twin.loops = {position: loop.copy() for position, loop in self.loops.items()}
             twin.held, twin.barred = self.held.copy(), self.barred.copy()
             twin.reopened, twin.warnings = self.reopened.copy(), self.warnings.copy()
             twin.verdict = None if self.verdict is None else replace(self.verdict)
+            twin.undo = None if self.undo is None else self.undo.copy()
         return twin
 
     def code(self, position: int) -> int:
         """The step's code without the queued bit."""
         return self.codes[position] & ~QUEUED
+
+    def reach(self, n_steps: int) -> None:
+        """Make room for steps that an earlier build did not know of: they are blocked."""
+        if len(self.codes) < n_steps:
+            self.codes.extend(bytes(n_steps - len(self.codes)))
 
     def runs(self, position: int, item: int | None) -> bool:
         """Whether the step, or some item of its loop, is running."""
@@ -199,6 +224,7 @@ class Snapshot:
             "reopened": self.reopened,
             "warnings": self.warnings,
             "verdict": asdict(self.verdict) if self.verdict else None,
+            "undo": asdict(self.undo) if self.undo else None,
         }
         extras = {name: value for name, value in extras.items() if value}
         return orjson.dumps(extras) if extras else b""
@@ -231,3 +257,5 @@ def _unpack_extras(snapshot: Snapshot, extras: dict[str, Any]) -> None:
     snapshot.warnings = extras.get("warnings", [])
     if "verdict" in extras:
         snapshot.verdict = Verdict(**extras["verdict"])
+    if "undo" in extras:
+        snapshot.undo = Undo(**extras["undo"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from orchestrator.core import saga
 from orchestrator.core.decision import Ref
 from orchestrator.core.propagation import Turn
-from orchestrator.core.snapshot import QUEUED, WAIT_CODES, WAIT_WORDS, Code
+from orchestrator.core.snapshot import ENDED, QUEUED, WAIT_CODES, WAIT_WORDS, Code, Undo
 from orchestrator.core.states import RunState
 
 _ACTIVE = tuple(map(int, (Code.READY, Code.READY | QUEUED, Code.RUNNING, Code.RETRYING)))
@@ -18,7 +18,9 @@ def stand(turn: Turn) -> None:
     """Work out the run's state from its steps; ends the run when nothing is left."""
     decision, snapshot = turn.decision, turn.snapshot
     active, waits = _census(turn)
-    if snapshot.verdict is not None:
+    if snapshot.undo is not None:
+        state = _stand_undoing(turn, snapshot.undo)
+    elif snapshot.verdict is not None:
         state = _stand_at_the_end(turn, active, waits)
     elif snapshot.paused:
         state = RunState.PAUSED
@@ -34,19 +36,40 @@ def stand(turn: Turn) -> None:
 def _stand_at_the_end(turn: Turn, active: int, waits: set[tuple[int, str]]) -> RunState:
     """The run has a verdict: bodies finish, what is in doubt is settled, then it is undone."""
     verdict, decision = turn.snapshot.verdict, turn.decision
-    undoing = saga.has_begun(turn.workflow, turn.snapshot)
-    if (active or waits) and not undoing:
-        decision.waiting_for = "" if active else min(waits)[1]
-        return RunState.RUNNING if active else RunState.WAITING
-    if verdict is None or verdict.state == RunState.COMPLETED:
-        return RunState.COMPLETED
-    for position in saga.due(turn.workflow, turn.snapshot):
-        _undo(turn, position)
-        active += 1
+    undone = verdict is not None and verdict.state != RunState.COMPLETED
+    begun = saga.has_begun(turn.workflow, turn.snapshot)
+    if undone and not _is_open(turn):
+        for position in saga.due(turn.workflow, turn.snapshot):
+            _undo(turn, position)
+            active, begun = active + 1, True
     if active or waits:
         decision.waiting_for = "" if active else min(waits)[1]
+        state = RunState.RUNNING if active else RunState.WAITING
+        return RunState.COMPENSATING if begun else state
+    return RunState.COMPLETED if verdict is None else RunState(verdict.state)
+
+
+def _is_open(turn: Turn) -> bool:
+    """Whether a step of the document has yet to come to its end: what it did is not known."""
+    codes = (turn.snapshot.code(step.position) for step in turn.workflow.forward)
+    at_work = any(code not in ENDED and code != Code.COMPENSATING for code in codes)
+    return at_work or bool(turn.decision.loops_done)
+
+
+def _stand_undoing(turn: Turn, undo: Undo) -> RunState:
+    """Steps of a run that stands paused, or is over, are undone; then it is as it was before."""
+    for position in saga.due(turn.workflow, turn.snapshot):
+        _undo(turn, position)
+    at_work = saga.at_work(turn.workflow, turn.snapshot)
+    if at_work:
+        waits = [code for code in at_work if code not in _ACTIVE]
+        idle = len(waits) == len(at_work)
+        turn.decision.waiting_for = WAIT_WORDS[min(waits)] if idle else ""
         return RunState.COMPENSATING
-    return RunState(verdict.state)
+    turn.snapshot.undo, turn.decision.came_back = None, undo
+    word = saga.verdict(turn.workflow, turn.snapshot)
+    turn.emit("compensation.finished", None, state=undo.back, compensation=word)
+    return RunState(undo.back)
 
 
 def _undo(turn: Turn, position: int) -> None:
@@ -56,7 +79,11 @@ def _undo(turn: Turn, position: int) -> None:
         return
     turn.assign(position, Code.READY)
     turn.assign(undone, Code.COMPENSATING)
-    turn.decision.ready.append(Ref(position))
+    if position in turn.snapshot.reopened:  # it was tried before, and failed
+        turn.snapshot.reopened.remove(position)
+        turn.decision.again.append(position)
+    else:
+        turn.decision.ready.append(Ref(position))
     turn.decision.undoing.append(undone)
     turn.emit("compensation.started", Ref(undone))
     turn.emit("step.ready", Ref(position))

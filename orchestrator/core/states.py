@@ -88,6 +88,11 @@ RUN_REPAIRS: dict[RunState, frozenset[RunState]] = {
     _R.FAILED: _REOPENED,
     _R.CANCELLED: _REOPENED,
 }
+# An ended run may be undone after its end: by a repair of one step, or since its parent failed. It
+# comes back to the very end that it had (``Undo.back``), by RUN_MOVES of COMPENSATING.
+RUN_UNDOES: dict[RunState, frozenset[RunState]] = {
+    end: frozenset({_R.COMPENSATING}) for end in RUN_TERMINAL
+}
 _BACK = frozenset({_S.BLOCKED, _S.READY})
 STEP_REPAIRS: dict[StepState, frozenset[StepState]] = {
     _S.COMPLETED: _BACK,
@@ -112,6 +117,11 @@ def may_move_step(old: StepState, new: StepState) -> bool:
 def may_repair_run(old: RunState, new: RunState) -> bool:
     """Whether a repair may take a run from ``old`` to ``new``."""
     return may_move_run(old, new) or new in RUN_REPAIRS.get(old, frozenset())
+
+
+def may_undo_run(old: RunState, new: RunState) -> bool:
+    """Whether undoing finished steps may take a run that is over from ``old`` to ``new``."""
+    return new in RUN_UNDOES.get(old, frozenset())
 
 
 def may_repair_step(old: StepState, new: StepState) -> bool:

@@ -27,6 +27,7 @@ from orchestrator.engine.repair import ACTIONS, repair_run
 from orchestrator.engine.repair_order import RepairReport
 from orchestrator.engine.start import start_run
 from orchestrator.engine.steps import Order, run_step
+from orchestrator.engine.undoing import tell_undone, undo_child
 
 __all__ = [
     "ACTIONS",
@@ -62,4 +63,6 @@ __all__ = [
     "start_run",
     "step_items",
     "tell_parent",
+    "tell_undone",
+    "undo_child",
 ]

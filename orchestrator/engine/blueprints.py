@@ -23,9 +23,13 @@ from orchestrator.core.definition import (
 )
 from orchestrator.core.errors import InvariantBroken, NotFound
 from orchestrator.core.site import Site
+from orchestrator.core.undo_steps import undoes_something
 from orchestrator.crash import Unit
 from orchestrator.executors.registry import get_executor
 from orchestrator.models import Blueprint, EdgeDefinition, StepDefinition
+
+SELF = "self"
+"""The pin of a child that is the workflow itself."""
 
 _KEPT = 512
 _STEP_TYPES = ("agent", "tool", "human_gate", "sub_workflow", "router", "wait")
@@ -145,4 +149,25 @@ def compiled(blueprint_id: int) -> CompiledWorkflow:
     if document is None:
         raise InvariantBroken(f"blueprint {blueprint_id} cannot be read: {problems[0].message}")
     site = installed_site(row[3])
-    return compile_workflow(document, value, queues=default_queues(), pins=pins, site=site)
+    undoable = _undoable(row[3], document, pins)
+    return compile_workflow(
+        document, value, queues=default_queues(), pins=pins, site=site, undoable=undoable
+    )
+
+
+def _undoable(tenant: str, document: Document, pins: Mapping[str, str]) -> frozenset[str]:
+    """The children, as written in the document, that have something to undo once completed. What a
+    workflow that names itself has to undo is what it has beside itself."""
+    found = {name for name, pin in pins.items() if pin != SELF and _undoes(tenant, pin)}
+    if undoes_something(document, found):
+        found |= {name for name, pin in pins.items() if pin == SELF}
+    return frozenset(found)
+
+
+def _undoes(tenant: str, pin: str) -> bool:
+    blueprint = Blueprint.objects.filter(tenant=tenant, digest=pin).values_list("pk", flat=True)
+    child = blueprint.first()
+    if child is None:
+        return False
+    steps = compiled(child).steps
+    return any(step.undoes is not None or step.irreversible for step in steps)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from orchestrator.conf import engine_settings
 from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.errors import ErrorClass, InvalidRequest, NotFound, StepError
 from orchestrator.core.outcomes import Failed, StartChild
+from orchestrator.core.undo_steps import UNDO
 from orchestrator.engine.births import Birth, check_input, conceive, give_birth
-from orchestrator.engine.blueprints import compiled
+from orchestrator.engine.blueprints import SELF, compiled
 from orchestrator.engine.settled import Settled
 from orchestrator.engine.writing import Change
-from orchestrator.models import Blueprint
+from orchestrator.models import Blueprint, family_rows, outbox_rows
 from orchestrator.models.rows import RunRow, StepRow
-
-SELF = "self"
 
 
 def refusal(run: RunRow, workflow: CompiledWorkflow, wish: StartChild) -> Failed | None:
@@ -68,6 +69,21 @@ def start_child(change: Change, row: StepRow, wish: StartChild) -> Settled:
         run_id=change.child_id,
     )
     return give_birth(conceive(birth, compiled(blueprint.pk)))
+
+
+def ask_to_undo(run_id: UUID, row: StepRow) -> list[int]:
+    """Messages to the completed children of the step that ``row``, a hidden one, undoes; the step
+    waits by now. With no child left there is nothing to wait for."""
+    named = {"undo_step": str(row.id)}
+    asked = [
+        outbox_rows.post(
+            "child.undo",
+            run_id,
+            named | {"child": str(child.id), "parent_step": str(child.step_id)},
+        )
+        for child in family_rows.finished_children(run_id, row.key.removeprefix(UNDO))
+    ]
+    return asked or [outbox_rows.post("child.undone", run_id, named)]
 
 
 def _version(

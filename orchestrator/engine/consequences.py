@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from orchestrator.core.decision import Subject
 from orchestrator.core.errors import ErrorClass
-from orchestrator.core.outcomes import Failed, Outcome, StartChild, Waiting
+from orchestrator.core.outcomes import Failed, Outcome, StartChild, UndoChildren, Waiting
 from orchestrator.core.settling import Expanded
 from orchestrator.core.states import StepState
 from orchestrator.engine import children
@@ -53,6 +53,8 @@ def _begin_wait(
             limit = change.workflow.steps[row.position].child_timeout_s
             if limit is not None:
                 timer_rows.set_timer(change.run.id, row.id, "wait", limit)
+        case UndoChildren():
+            settled.posted += children.ask_to_undo(change.run.id, row)
         case _:
             pass
 
@@ -63,6 +65,7 @@ def _record_failure(
     error = outcome.error.as_json()
     if row.state == StepState.RUNNING:
         word = "worker_lost" if lost else str(subject.to)
+        word = "in_doubt" if subject.to is StepState.WAITING else word
         attempts.record_attempt(row, outcome=word, error=error)
     if subject.to not in _ENDS or outcome.error.error_class in _NO_DEAD_LETTER:
         return

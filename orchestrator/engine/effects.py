@@ -130,9 +130,22 @@ def _conclude(plan: EffectPlan, step: StepPlan, context: StepContext, outcome: O
             outcome=outcome, effect=EffectEnd(key=plan.key, status=EffectStatus.NOT_APPLIED)
         )
     reason = outcome.error.message
-    if is_idempotent(step) or on_doubt(step) == "resend":  # the same key may be sent again
-        doubt = EffectEnd(key=plan.key, status=EffectStatus.IN_DOUBT, reason=reason)
-        return Answered(outcome=outcome, effect=doubt)
+    known = _looked_up(plan, step, context, outcome)
+    if known is not None:
+        return known
+    if not may_resend(step):
+        return _by_rule(plan.key, step, reason)
+    doubt = EffectEnd(key=plan.key, status=EffectStatus.IN_DOUBT, reason=reason)
+    return Answered(outcome=outcome, effect=doubt)
+
+
+def _looked_up(
+    plan: EffectPlan, step: StepPlan, context: StepContext, outcome: Failed
+) -> Answered | None:
+    """What the tool finds out about a call that failed; None: nobody can tell, or it can wait for
+    the next attempt."""
+    if may_resend(step) and not (step.must_know and can_look_up(step)):
+        return None
     match _look_up(context):
         case Applied(output=output):
             return _applied(plan, output)
@@ -140,7 +153,12 @@ def _conclude(plan: EffectPlan, step: StepPlan, context: StepContext, outcome: O
             known = EffectEnd(key=plan.key, status=EffectStatus.NOT_APPLIED)
             return Answered(outcome=outcome, effect=known)
         case Unknown():
-            return _by_rule(plan.key, step, reason)
+            return None
+
+
+def may_resend(step: StepPlan) -> bool:
+    """Whether the same key may be sent again while nobody can tell."""
+    return is_idempotent(step) or on_doubt(step) == "resend"
 
 
 def _applied(plan: EffectPlan, output: Any, outcome: Succeeded | None = None) -> Answered:

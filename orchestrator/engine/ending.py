@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from orchestrator.conf import engine_settings
-from orchestrator.core import saga
+from orchestrator.core import planning, saga
 from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import Decision
-from orchestrator.core.endings import counted, last_words
+from orchestrator.core.endings import counted, last_words, output_error
 from orchestrator.core.errors import ConditionError
 from orchestrator.core.states import RunState
 from orchestrator.engine.values import Values
@@ -18,11 +18,13 @@ from orchestrator.models.rows import RunRow
 MICRO = 1_000_000
 
 
-def final_words(decision: Decision, values: Values, *, subject_cost: int | None) -> dict[str, Any]:
+def final_words(
+    decision: Decision, values: Values, *, subject_cost: int | None
+) -> dict[str, Any] | None:
     """What the run row gets at its end, and under ``event`` the payload of the terminal event.
 
-    An ``output`` that cannot be evaluated fails the run (``condition_error``): the decision's
-    state is changed accordingly.
+    An ``output`` that cannot be evaluated fails the run (``condition_error``): the decision is
+    changed accordingly. None: then there is something to undo first, and the end is yet to come.
     """
     snapshot = decision.snapshot
     output, output_failure = None, ""
@@ -34,6 +36,9 @@ def final_words(decision: Decision, values: Values, *, subject_cost: int | None)
             output_failure = str(failure)
             if snapshot.verdict is not None:  # ended early: what the step said is the result
                 output = _early_output(values, snapshot.verdict.step)
+            elif saga.standing(values.workflow, snapshot):
+                planning.fail_output(values.workflow, decision, output_error(output_failure))
+                return None
     words = last_words(values.workflow, decision, output_failure=output_failure)
     return {
         "compensation": words.compensation,
@@ -77,6 +82,8 @@ def is_quiet(run: RunRow, workflow: CompiledWorkflow, decision: Decision) -> boo
     """Whether the end concerns nobody else: then it needs no transaction of its own."""
     if run.parent_id is not None or decision.run_state is not RunState.COMPLETED:
         return False
+    if workflow.output is not None and saga.standing(workflow, decision.snapshot):
+        return False  # should the output fail, all of it has to be undone
     return not (workflow.asks_people and engine_settings().subscribers.get("run.ended"))
 
 
@@ -85,13 +92,24 @@ def tell(run: RunRow, workflow: CompiledWorkflow, decision: Decision) -> list[in
 
     Runs that ask nobody tell no subscriber: it would cost each of them a transaction for nothing.
     """
+    back = decision.came_back
     posted = []
     left = saga.left_over(workflow, decision.snapshot)
-    if left and decision.run_state is not RunState.COMPLETED:
+    if left and (back.whole if back else decision.run_state is not RunState.COMPLETED):
         attempts.left_over(run.id, [step.position for step in left])
+    if back is not None:
+        return _say_undone(run)
     if run.parent_id is not None:
         payload = {"parent": str(run.parent_id), "parent_step": str(run.parent_step)}
         posted.append(outbox_rows.post("child.ended", run.id, payload))
     if workflow.asks_people and engine_settings().subscribers.get("run.ended"):
         posted.append(outbox_rows.post("run.ended", run.id, {"state": str(decision.run_state)}))
     return posted
+
+
+def _say_undone(run: RunRow) -> list[int]:
+    """The run is where it was before it was undone: its parent may wait for that."""
+    if run.parent_id is None:
+        return []
+    payload = {"child": str(run.id), "parent_step": str(run.parent_step)}
+    return [outbox_rows.post("child.undone", run.parent_id, payload)]

@@ -13,13 +13,14 @@ from orchestrator.core import planning, repairing
 from orchestrator.core.decision import Decision
 from orchestrator.core.errors import InvalidRequest, NotFound, StateConflict
 from orchestrator.core.repairing import Wish
-from orchestrator.core.states import RunState, StepState
+from orchestrator.core.states import RUN_TERMINAL, RunState, StepState
 from orchestrator.crash import Unit
 from orchestrator.engine import outbox
 from orchestrator.engine.blueprints import compiled
 from orchestrator.engine.repair_effects import settle_in_doubt
 from orchestrator.engine.repair_order import Order, RepairReport, refused
 from orchestrator.engine.repair_preview import foresee
+from orchestrator.engine.repair_undo import decide_undo
 from orchestrator.engine.settle import apply_change, close_loops
 from orchestrator.engine.settled import Settled
 from orchestrator.engine.values import Values
@@ -28,12 +29,14 @@ from orchestrator.models import outbox_rows, repair_rows, rows, timer_rows
 from orchestrator.models.rows import RunRow, StepRow
 
 _HALTED = frozenset({RunState.FAILED, RunState.PAUSED})
+_UNDO = "compensate_step"
 _STATES: Mapping[str, frozenset[RunState]] = {
+    _UNDO: RUN_TERMINAL | {RunState.PAUSED},
     "retry_step": _HALTED,
     "resume": _HALTED | {RunState.CANCELLED},
     "skip_step": _HALTED | {RunState.PENDING, RunState.RUNNING, RunState.WAITING},
 }
-ACTIONS = (*_STATES, "settle_effect", "compensate_step")
+ACTIONS = (*_STATES, "settle_effect")
 
 
 def repair_run(  # noqa: PLR0913 - an order is made of this much; keyword-only
@@ -52,7 +55,8 @@ def repair_run(  # noqa: PLR0913 - an order is made of this much; keyword-only
 ) -> RepairReport:
     """Do one repair, or (``preview``) say what it would do; opens or joins a transaction.
 
-    ``details``: ``from_sequence`` for ``resume``; ``effect_key``, ``outcome``, ``external_ref``,
+    ``details``: ``from_sequence`` for ``resume``; ``with_dependents`` for ``compensate_step``;
+    ``effect_key``, ``outcome``, ``external_ref``,
     ``output`` for ``settle_effect``. The same token again answers what was done then
     (``replayed``). Raises NotFound (run, step, effect), InvalidRequest, and StateConflict with a
     ``code`` that says what forbids it: ``stale_version``, ``not_failed``, ``not_optional`` …
@@ -116,8 +120,9 @@ class _Act:
             return settle_in_doubt(self.run, self.workflow, self.values, self.order, preview=True)[
                 0
             ]
-        _, decision = self._decided()
-        return foresee(self.run, self.workflow, self.order, decision, preview=True)
+        _, _, report = self._foreseen()
+        report.preview = True
+        return report
 
     def done(self) -> RepairReport:
         if self.order.action == "settle_effect":
@@ -125,17 +130,23 @@ class _Act:
                 self.run, self.workflow, self.values, self.order, preview=False
             )
         else:
-            row, decision = self._decided()
-            report = foresee(self.run, self.workflow, self.order, decision, preview=False)
+            row, decision, report = self._foreseen()
             settled = self._write(row, decision, report)
         report.state, report.state_version = str(self.run.state), self.run.version
         self._audit(report)
         _follow(settled)
         return report
 
+    def _foreseen(self) -> tuple[StepRow | None, Decision, RepairReport]:
+        """What would be done, and what is said of it."""
+        self._check_run()
+        if self.order.action == _UNDO:
+            return None, *decide_undo(self.run, self.workflow, self.values, self.order)
+        row, decision = self._decided()
+        return row, decision, foresee(self.run, self.workflow, self.order, decision, preview=False)
+
     def _decided(self) -> tuple[StepRow | None, Decision]:
         """The decision, and the row of the step that it moves by itself (skip of a wait)."""
-        self._check_run()
         wish = self._wish()
         match self.order.action:
             case "retry_step":
@@ -171,13 +182,6 @@ class _Act:
 
     def _check_run(self) -> None:
         run, action = self.run, self.order.action
-        if action == "compensate_step":
-            raise StateConflict(
-                "compensating a single step is not built yet: cancel the run, and all of it is"
-                " undone",
-                state=run.state,
-                code="not_supported_yet",
-            )
         if action not in _STATES:
             raise refused("action", f"write one of {', '.join(ACTIONS)}")
         if run.state not in _STATES[action] or (run.snapshot.verdict and not run.ended):
@@ -185,7 +189,7 @@ class _Act:
             raise StateConflict(
                 f"the run is {run.state}; {action} needs a run that is {allowed}", state=run.state
             )
-        if run.ended:
+        if run.ended and action != _UNDO:
             self._check_ended()
 
     def _check_ended(self) -> None:
@@ -235,7 +239,9 @@ class _Act:
 
     def _write(self, row: StepRow | None, decision: Decision, report: RepairReport) -> Settled:
         run, order = self.run, self.order
-        if run.ended:
+        if run.ended and order.action == _UNDO:
+            repair_rows.undo_run(run.id, run.version)
+        elif run.ended:
             repair_rows.reopen_run(run.id, run.version)
         decision.events.insert(0, order.event(self.workflow, reruns=report.reruns))
         change = Change(run=run, workflow=self.workflow, decision=decision, actor=order.actor)

@@ -43,7 +43,7 @@ def settle_in_doubt(
         preview=preview,
         state=str(run.state),
         state_version=run.version,
-        effects={"found": [], "called": [], "looked_up": []},
+        effects={"found": [], "called": [], "looked_up": [], "undone": []},
     )
     waits = row.state == StepState.WAITING
     if waits and end.status is EffectStatus.NOT_APPLIED:

@@ -54,7 +54,7 @@ class Order:
         payload: dict[str, Any] = {"reason": self.reason[:500], "role": self.role}
         if reruns:
             payload["reruns"] = reruns[:MAX_NAMED]
-        for name in ("from_sequence", "effect_key", "outcome"):
+        for name in ("from_sequence", "effect_key", "outcome", "with_dependents"):
             if self.details.get(name) is not None:
                 payload[name] = self.details[name]
         return EventDraft(f"repair.{self.action}", ref, payload)
@@ -67,9 +67,10 @@ class RepairReport:
     ``reruns``: steps that had begun and run again; ``starts``: those that are READY at once.
     ``effects``: keys of the steps that run again, by what will happen: ``found`` (the receipt is
     there: nobody is called), ``called`` (it is known not to have happened), ``looked_up`` (in
-    doubt). ``cost_microusd``: what the steps that run again have cost so far; None: unknown, since
-    a price was, or since steps that ask a model have yet to begin. ``replayed``: it had been done
-    before, with the same token.
+    doubt), ``undone`` (they happened, and are undone). ``undoes``: finished steps that are undone;
+    ``stays``: those behind them whose effects nothing can undo. ``cost_microusd``: what the steps
+    that run again have cost so far; None: unknown, since a price was, or since steps that ask a
+    model have yet to begin. ``replayed``: it had been done before, with the same token.
     """
 
     action: str
@@ -80,6 +81,8 @@ class RepairReport:
     state_version: int = 0
     reruns: list[str] = field(default_factory=list)
     starts: list[str] = field(default_factory=list)
+    undoes: list[str] = field(default_factory=list)
+    stays: list[str] = field(default_factory=list)
     effects: dict[str, list[str]] = field(default_factory=dict)
     cost_microusd: int | None = 0
     replayed: bool = False

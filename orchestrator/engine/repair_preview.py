@@ -42,16 +42,17 @@ def foresee(
         state_version=run.version,
         reruns=ran.keys,
         starts=[steps[p].key for p in sorted(set(starting))],
-        effects=_effects(ran.effects),
+        effects=fates(ran.effects),
         cost_microusd=None if unknown else ran.cost_microusd,
     )
 
 
-def _effects(found: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    fates: dict[str, list[str]] = {"found": [], "called": [], "looked_up": []}
-    for key, status in found:
-        fates[_FATE[EffectStatus(status)]].append(key)
-    return fates
+def fates(effects: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Keys of effects by what will happen about them, from what is known of each."""
+    found: dict[str, list[str]] = {"found": [], "called": [], "looked_up": [], "undone": []}
+    for key, status in effects:
+        found[_FATE[EffectStatus(status)]].append(key)
+    return found
 
 
 def _asks_a_model(steps: Iterable[StepPlan]) -> bool:

@@ -20,6 +20,7 @@ from orchestrator.core.outcomes import (
     Routed,
     StartChild,
     Succeeded,
+    UndoChildren,
     Waiting,
 )
 from orchestrator.core.settling import Expanded, Fact
@@ -73,9 +74,11 @@ def decide(  # noqa: PLR0913 - the run as held, the fact, who asks
         n_lost=row.n_lost + lost,
         round_number=row.round,
         jitter=jitter(),
+        in_doubt=_doubt(outcome, effect),
         warning=_warning(workflow, row, effect),
     )
     decision = planning.settle(workflow, run.snapshot, fact, values, lane=lane)
+    outcome = _parked(decision, outcome, fact)
     _forget_failure(values, decision)
     if fact.waited_for == "person" and not isinstance(outcome, Waiting):
         decision.events.insert(0, EventDraft("gate.decided", ref, _verdict_of(outcome)))
@@ -89,6 +92,21 @@ def decide(  # noqa: PLR0913 - the run as held, the fact, who asks
         _note_wait(change, ref, outcome)
     _prepare_claim(change, values, row)
     return change
+
+
+def _doubt(outcome: Outcome | Expanded, effect: EffectEnd | None) -> str:
+    failed_in_doubt = effect is not None and effect.status is EffectStatus.IN_DOUBT
+    return effect.key if effect and failed_in_doubt and isinstance(outcome, Failed) else ""
+
+
+def _parked(decision: Decision, outcome: Outcome | Expanded, fact: Fact) -> Outcome | Expanded:
+    """A failure that leaves what has to be known in doubt waits for a person instead."""
+    subject = decision.subject
+    waits = subject is not None and subject.to is StepState.WAITING
+    if not (waits and fact.in_doubt and isinstance(outcome, Failed)):
+        return outcome
+    why = f"effect {fact.in_doubt} is in doubt: {outcome.error.message}"
+    return Waiting(kind="review", why=why)
 
 
 def _warning(
@@ -141,6 +159,8 @@ def _wait_fields(outcome: Outcome | Expanded, row: StepRow) -> dict[str, Any]:
             return {"waiting_for": kind, "waiting_key": key or row.waiting_key, "why": why}
         case StartChild(name=name):
             return {"waiting_for": "child", "why": f"child workflow {name}"}
+        case UndoChildren(name=name):
+            return {"waiting_for": "child", "why": f"child workflow {name} is undone"}
         case _:
             return {"waiting_for": "timer", "why": "pause before the next round"}
 

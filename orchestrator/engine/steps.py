@@ -18,7 +18,7 @@ from orchestrator.core.admission import Lane
 from orchestrator.core.decision import Ref
 from orchestrator.core.errors import InvariantBroken
 from orchestrator.core.gates import Gate, passing
-from orchestrator.core.outcomes import Failed, Outcome, StartChild, Waiting
+from orchestrator.core.outcomes import Failed, Outcome, StartChild, UndoChildren, Waiting
 from orchestrator.core.settling import Expanded
 from orchestrator.core.states import RunState, StepState
 from orchestrator.crash import Unit, crash_point
@@ -39,7 +39,7 @@ from orchestrator.models.rows import RunRow, StepRow
 logger = logging.getLogger(__name__)
 
 _OPTIMISTIC_TRIES = 2
-_NEVER_ALONE = (Waiting, StartChild, Failed)
+_NEVER_ALONE = (Waiting, StartChild, UndoChildren, Failed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

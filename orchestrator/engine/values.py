@@ -8,6 +8,7 @@ from typing import Any
 from orchestrator.core.compiled import CompiledWorkflow, Edge, StepPlan
 from orchestrator.core.decision import Ref
 from orchestrator.core.errors import ConditionError
+from orchestrator.core.expressions import Template
 from orchestrator.core.snapshot import Mark, Snapshot
 from orchestrator.models import rows
 from orchestrator.models.rows import RunRow, StepRow
@@ -62,6 +63,11 @@ class Values:
             "trigger": run.trigger,
             **names,
         }
+
+    def rendered(self, template: Template) -> Any:
+        """A template over the run's own names. Raises ConditionError."""
+        self._load_named(template.references)
+        return template.render(self.scope())
 
     def step_scope(self, step: StepPlan, row: StepRow | None) -> dict[str, Any]:
         """The names that a step's own templates see: loops add theirs."""

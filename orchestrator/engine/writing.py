@@ -11,6 +11,7 @@ from uuid import UUID
 
 from orchestrator.clock import new_id
 from orchestrator.conf import engine_settings
+from orchestrator.core import saga
 from orchestrator.core.compiled import CompiledWorkflow, StepPlan
 from orchestrator.core.decision import Decision, EventDraft, Ref
 from orchestrator.core.effects import Course
@@ -64,9 +65,10 @@ def write(change: Change, values: Values) -> datetime:
     """
     decision, run = change.decision, change.run
     end = None
-    if decision.ended:
+    if decision.ended and decision.came_back is None:
         cost = (change.subject or {}).get("cost")
         end = ending.final_words(decision, values, subject_cost=cost)
+    if end is not None:
         decision.events.append(EventDraft(f"run.{decision.run_state}", None, end.pop("event")))
     write = Write(
         run_id=run.id,
@@ -213,18 +215,27 @@ def write_beside(change: Change, values: Values) -> None:
     for owner, fallback in decision.covers:
         key = workflow.steps[fallback].key
         step_moves.cover(run.id, owner, key, values.output(fallback))
-    if decision.undoing:
-        step_moves.move_finished(run.id, decision.undoing, old="completed", new="compensating")
-    if decision.kept:
-        step_moves.move_finished(run.id, decision.kept, old="compensating", new="completed")
-    if decision.undone:
-        step_moves.move_finished(run.id, decision.undone, old="compensating", new="compensated")
+    _write_saga(change)
     if decision.excused:
         step_moves.excuse(run.id, decision.excused)
     mark_known_rows(change)
     _cancel(change)
     if decision.ended:
         change.posted += ending.tell(run, workflow, decision)
+
+
+def _write_saga(change: Change) -> None:
+    """Finished steps that are being undone, have been, or could not be."""
+    decision, run = change.decision, change.run
+    if decision.undoing:
+        step_moves.move_finished(run.id, decision.undoing, old="completed", new="compensating")
+    if decision.kept:
+        step_moves.move_finished(run.id, decision.kept, old="compensating", new="completed")
+    if decision.undone:
+        step_moves.move_finished(run.id, decision.undone, old="compensating", new="compensated")
+    if decision.came_back is not None:
+        word = saga.verdict(change.workflow, decision.snapshot)
+        repair_rows.note_compensation(run.id, word)
 
 
 def release(change: Change) -> None:

@@ -20,6 +20,7 @@ IN_THE_BOX: Mapping[str, str] = {
     "tool": "orchestrator.executors.tool.ToolExecutor",
     "router": "orchestrator.executors.router.RouterExecutor",
     "sub_workflow": "orchestrator.executors.sub_workflow.SubWorkflowExecutor",
+    "undo_child": "orchestrator.executors.undo_child.UndoChildExecutor",
     "wait": "orchestrator.executors.wait.WaitExecutor",
 }
 

@@ -42,7 +42,9 @@ def left_over(run_id: UUID, positions: list[int]) -> None:
         "   'the run failed and this step cannot be undone: a person has to settle it'),"
         " s.attempt, orchestrator_now() FROM orchestrator_step s"
         " JOIN orchestrator_run r ON r.id = s.run_id"
-        " WHERE s.run_id = %s AND s.position = ANY(%s) AND s.scope = ''",
+        " WHERE s.run_id = %s AND s.position = ANY(%s) AND s.scope = ''"
+        " AND NOT EXISTS (SELECT 1 FROM orchestrator_deadletter d"
+        "   WHERE d.step_id = s.id AND d.reason = 'irreversible')",
         [run_id, positions],
     )
 

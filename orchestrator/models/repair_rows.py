@@ -30,6 +30,40 @@ def reopen_run(run_id: UUID, version: int) -> None:
             raise InvariantBroken(f"run {run_id} was not reopened at version {version}")
 
 
+def undo_run(run_id: UUID, version: int) -> None:
+    """A run that is over goes on to undo what it did: its result and its end stay to be seen.
+
+    Beside ``reopen_run`` the only way out of a terminal state (``core.states.RUN_UNDOES``), and one
+    that leads back to that state.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE orchestrator_run SET state = 'compensating' WHERE id = %s AND version = %s"
+            " AND state IN ('completed', 'failed', 'cancelled', 'timed_out')",
+            [run_id, version],
+        )
+        if cursor.rowcount != 1:
+            raise InvariantBroken(f"run {run_id} was not at an end at version {version}")
+
+
+def note_compensation(run_id: UUID, word: str) -> None:
+    """What of the run is undone by now: none, partial or full."""
+    execute("UPDATE orchestrator_run SET compensation = %s WHERE id = %s", [word, run_id])
+
+
+def parent_is_over(run_id: UUID) -> bool:
+    """Whether the run that started this one has ended."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT p.state IN ('completed', 'failed', 'cancelled', 'timed_out')"
+            " FROM orchestrator_run c JOIN orchestrator_run p ON p.id = c.parent_id"
+            " WHERE c.id = %s",
+            [run_id],
+        )
+        row = cursor.fetchone()
+    return bool(row and row[0])
+
+
 def time_is_over(run_id: UUID) -> bool:
     """Whether the run has used up its own time, so that it could only time out again."""
     with connection.cursor() as cursor:

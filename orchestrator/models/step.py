@@ -120,7 +120,7 @@ class Attempt(models.Model):
     worker = models.TextField(blank=True)
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField()
-    outcome = models.TextField()  # retrying, failed, timed_out, worker_lost, late
+    outcome = models.TextField()  # retrying, failed, timed_out, worker_lost, in_doubt, late
     error = models.JSONField(null=True)
 
     class Meta:

@@ -24,12 +24,15 @@ SELECT r.id, '', format('%%s events up to %%s, next_seq is %%s', e.n, e.last, r.
       FROM orchestrator_event WHERE run_id = r.id) e
  WHERE r.id = ANY(%(runs)s) AND (e.first <> 1 OR e.n <> e.last OR e.last + 1 <> r.next_seq)
 """
-# What a person finds out about an effect of a run that is over is noted behind its end.
+# What a person finds out about an effect of a run that is over, or settles by hand, is noted behind
+# its end; and a run may be undone after its end, to which it comes back.
 _LAST_WORD = f"""
 SELECT r.id, '', format('the run is %%s, its last event is %%s', r.state, e.type)
   FROM orchestrator_run r LEFT JOIN LATERAL (
-    SELECT type FROM orchestrator_event
-     WHERE run_id = r.id AND type <> 'repair.settle_effect'
+    SELECT CASE WHEN type = 'compensation.finished' THEN 'run.' || (payload ->> 'state')
+           ELSE type END AS type
+      FROM orchestrator_event
+     WHERE run_id = r.id AND type NOT IN ('repair.settle_effect', 'repair.settle_by_hand')
      ORDER BY seq DESC LIMIT 1) e ON true
  WHERE r.id = ANY(%(runs)s)
    AND (r.state IN {_OVER}) <> (coalesce(e.type, '') IN (
@@ -74,6 +77,14 @@ def waiting_for_nothing(step: str) -> str:
            AND NOT EXISTS (
              SELECT 1 FROM orchestrator_outbox o WHERE o.topic = 'child.ended'
                 AND o.payload ->> 'parent_step' = {s}.id::text)
+           AND NOT EXISTS (
+             SELECT 1 FROM orchestrator_step u WHERE {s}.type = 'undo_child'
+                AND u.run_id = {s}.run_id AND 'undo:' || u.key = {s}.key AND (EXISTS (
+                  SELECT 1 FROM orchestrator_run c WHERE c.parent_id = {s}.run_id
+                     AND c.parent_step = u.id AND c.state = 'compensating')
+                OR EXISTS (
+                  SELECT 1 FROM orchestrator_outbox o WHERE o.run_id = {s}.run_id
+                     AND o.topic IN ('child.undo', 'child.undone'))))
          WHEN 'review' THEN NOT EXISTS (
            SELECT 1 FROM orchestrator_effect e
             WHERE e.step_id = {s}.id AND e.status IN ('intended', 'in_doubt'))

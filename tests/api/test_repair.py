@@ -83,7 +83,7 @@ def test_a_preview_needs_no_key_and_changes_nothing(shop: Caller, failed: Run) -
 
     assert answer.status == 200
     assert (answer.body["preview"], answer.body["starts"]) == (True, ["a"])
-    assert answer.body["effects"] == {"found": [], "called": [], "looked_up": []}
+    assert answer.body["effects"] == {"found": [], "called": [], "looked_up": [], "undone": []}
     failed.refresh_from_db()
     assert failed.state == "failed"
 
@@ -98,7 +98,7 @@ def test_a_preview_needs_no_key_and_changes_nothing(shop: Caller, failed: Run) -
         ({"action": "resume", "step": None}, 422, "invalid_repair"),
         ({"action": "settle_effect", "effect_key": "none"}, 404, "not_found"),
         ({"action": "settle_effect"}, 422, "invalid_repair"),
-        ({"action": "compensate_step"}, 409, "not_supported_yet"),
+        ({"action": "compensate_step"}, 409, "not_completed"),
         ({"action": "explode"}, 422, "invalid_body"),
         ({"reason": ""}, 422, "invalid_body"),
         ({"surprise": 1}, 422, "invalid_body"),
@@ -120,6 +120,28 @@ def test_a_repair_without_a_key_is_400(shop: Caller, failed: Run) -> None:
 def test_another_tenants_run_is_not_found(shop: Caller, failed: Run) -> None:
     assert ask(Caller("other"), failed).status == 404
     assert Caller("other").get("/v1/dead-letters").body["results"] == []
+
+
+def test_a_step_of_a_completed_run_is_undone_by_its_own_compensation(
+    shop: Caller, carried: Any
+) -> None:
+    undo = {"tool": "probe.count", "input": {"name": "undo"}, "effect": {"key": "undo:1"}}
+    pay = {"type": "tool", "tool": "probe.say", "input": {"value": 1}, "effect": {"key": "pay:1"}}
+    published(document("order", steps={"a": {**pay, "compensate": undo}, "b": SAY}))
+    run = carried(lambda: shop.started("order", key="k-1"))
+    seen = ask(shop, run, key=None, action="compensate_step", preview=True)
+    assert (seen.body["undoes"], seen.body["stays"]) == (["a"], [])
+    assert seen.body["effects"]["undone"] == ["pay:1"]
+    version = seen.body["state_version"]
+
+    done = carried(lambda: ask(shop, run, action="compensate_step", with_dependents=True))
+
+    assert (done.status, done.body["state"]) == (200, "compensating")
+    shown = shop.get(f"/v1/workflows/{run.id}").body
+    assert (shown["state"], shown["compensation"]) == ("completed", "full")
+    assert probes.calls["undo"] == 1
+    again = ask(shop, run, key="r-2", action="compensate_step", expected_version=version)
+    assert (again.status, again.code) == (409, "stale_version")
 
 
 # -- dead letters ----------------------------------------------------------------------------------

@@ -119,3 +119,19 @@ def call(ctx: ToolContext, value: Any = None) -> Any:
 def undo(ctx: ToolContext, value: Any = None) -> Any:
     """Undoes what was done, at the same service."""
     return call(ctx, value)
+
+
+@tool("probe.again", idempotent=True)
+def again(ctx: ToolContext, name: str) -> Any:
+    """A hook that may be called again with the same key."""
+    return hooks[name](ctx)
+
+
+def found(ctx: ToolContext, name: str) -> Any:
+    return hooks[f"find {name}"](ctx)
+
+
+@tool("probe.known", idempotent=True, reconcile=found)
+def known(ctx: ToolContext, name: str) -> Any:
+    """A hook that another one can look up."""
+    return hooks[name](ctx)

@@ -15,7 +15,6 @@ from orchestrator.models import DeadLetter, Effect, Event, Repair, Run, Timer
 from tests.engine import probes
 from tests.engine.carrier import Carrier
 from tests.engine.runs import (
-    NO_RETRY,
     count,
     error,
     events,
@@ -44,7 +43,10 @@ def repair(run: Run, action: str, step: str = "", **more: Any) -> engine.RepairR
     return engine.repair_run(run.pk, action=action, step=step, details=details, **given)
 
 
-DETAILS = ("from_sequence", "effect_key", "outcome", "external_ref", "output")
+DETAILS = (
+    *("from_sequence", "effect_key", "outcome", "external_ref", "output"),
+    "with_dependents",
+)
 
 
 def refusal(run: Run, action: str, step: str = "", **more: Any) -> str:
@@ -275,7 +277,7 @@ def test_a_preview_says_what_would_happen_and_does_nothing(carrier: Carrier) -> 
     before = list(Run.objects.filter(pk=run.pk).values())
     seen = repair(run, "resume", "a", preview=True)
     assert (seen.reruns, seen.starts, seen.preview) == (["a", "b"], ["a"], True)
-    assert seen.effects == {"found": ["pay:1"], "called": [], "looked_up": []}
+    assert seen.effects == {"found": ["pay:1"], "called": [], "looked_up": [], "undone": []}
     assert seen.cost_microusd == 0
     assert list(Run.objects.filter(pk=run.pk).values()) == before
     assert not Repair.objects.exists()
@@ -531,8 +533,3 @@ def test_a_dead_letter_is_answered_when_its_step_runs_again(carrier: Carrier) ->
     assert DeadLetter.objects.get(run=run).retried_at is not None
     carrier.run_all()
     assert state(run) == "completed"
-
-
-def test_compensating_one_step_is_refused_for_now(carrier: Carrier) -> None:
-    run = ran(carrier, {"a": fail(**NO_RETRY)})
-    assert refusal(run, "compensate_step", "a") == "not_supported_yet"

@@ -3,7 +3,7 @@ import pytest
 from orchestrator.core.errors import NotFound
 from orchestrator.executors.registry import executor_problems, get_executor, step_types
 
-IN_THE_BOX = ("agent", "router", "sub_workflow", "tool", "wait")
+IN_THE_BOX = ("agent", "router", "sub_workflow", "tool", "undo_child", "wait")
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ class EffectsAnswer(Answer):
     found: Annotated[list[str], Field(description="The receipt is there: nobody is called.")]
     called: Annotated[list[str], Field(description="Known not to have happened.")]
     looked_up: Annotated[list[str], Field(description="In doubt: looked up, or asked about.")]
+    undone: Annotated[list[str], Field(description="They happened, and are undone.")]
 
 
 class RepairAnswer(Answer):
@@ -40,6 +41,11 @@ class RepairAnswer(Answer):
     state_version: int
     reruns: Annotated[list[str], Field(description="Steps that had begun, and run again.")]
     starts: Annotated[list[str], Field(description="Those that are ready at once.")]
+    undoes: Annotated[list[str], Field(description="Finished steps that are undone.")]
+    stays: Annotated[
+        list[str],
+        Field(description="Finished steps behind those, whose effects nothing can undo."),
+    ]
     effects: EffectsAnswer
     cost_usd: Annotated[
         Usd | None,
@@ -66,8 +72,10 @@ class RepairView(APIView):
         `retry_step`: a step that failed and brought the run to a halt. `resume` (`step` or
         `from_sequence`): that step and everything behind it again; effects that happened are found
         by their receipts. `skip_step`: an optional step that waits or failed. `settle_effect`
-        (`effect_key`, `outcome`, `external_ref` or `output`): what a person found out. 409 with a
-        `code` when the state forbids it, or another was first.
+        (`effect_key`, `outcome`, `external_ref` or `output`): what a person found out.
+        `compensate_step`: undo one finished step of a run that is paused or over, by its own
+        compensation; `with_dependents` undoes what was done behind it first. 409 with a `code`
+        when the state forbids it, or another was first.
         """
         principal = caller(request)
         run_id = queries.find_run_id(principal.tenant, id)
@@ -90,6 +98,8 @@ def repair_answer(report: RepairReport) -> dict[str, object]:
         "state_version": report.state_version,
         "reruns": report.reruns,
         "starts": report.starts,
-        "effects": report.effects,
+        "undoes": report.undoes,
+        "stays": report.stays,
+        "effects": {"undone": [], **report.effects},
         "cost_usd": None if cost is None else shapes.usd(cost),
     }

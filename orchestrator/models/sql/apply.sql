@@ -39,7 +39,8 @@ BEGIN
                            WHEN NOT works THEN NULL
                            WHEN r.working_since IS NULL THEN t + (r.time_limit - r.worked)
                            ELSE r.deadline_at END,
-        finished_at = CASE WHEN ends THEN t END,
+        -- set beforehand in a run that is undone after its end: it ended when it ended
+        finished_at = CASE WHEN ends THEN coalesce(r.finished_at, t) ELSE r.finished_at END,
         output = CASE WHEN p_end IS NULL THEN r.output ELSE p_end -> 'output' END,
         error = CASE WHEN p_end IS NULL THEN r.error ELSE nullif(p_end -> 'error', 'null') END,
         outcome = CASE WHEN p_end IS NULL THEN r.outcome ELSE p_end ->> 'outcome' END,
