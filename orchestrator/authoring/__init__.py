@@ -17,10 +17,12 @@ from orchestrator.authoring.errors import (
 )
 from orchestrator.authoring.registry import ToolRegistry, registry, tool
 from orchestrator.authoring.spec import ToolSpec
+from orchestrator.core.comparing import Listed
 
 __all__ = [
     "ArgumentMismatch",
     "DuplicateTool",
+    "Listed",
     "Permanent",
     "RateLimited",
     "ToolContext",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeVar
 
 from orchestrator.authoring.errors import DuplicateTool, ToolDefinitionError, UnknownTool
 from orchestrator.authoring.signature import read_signature
 from orchestrator.authoring.spec import ToolSpec
+from orchestrator.core.comparing import Listed
 
 TOOL_NAME = re.compile(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*")
 MAX_NAME_LENGTH = 100
@@ -62,14 +63,15 @@ def tool(  # noqa: PLR0913 - the words of the contract
     service: str | None = None,
     timeout: float | None = None,
     literal: tuple[str, ...] = (),
+    listing: Callable[..., Iterable[Listed]] | None = None,
 ) -> Callable[[Function], Function]:
     """Register a function as the tool ``name``; the function itself stays as it is.
 
     ``idempotent``: a second call with the same key changes nothing. ``effect="required"``: a step
     that uses it must declare an effect key. ``reconcile``, ``service`` (the breaker it belongs to),
-    ``timeout`` (seconds) and ``literal`` (parameters): see ``ToolSpec``. Typed parameters give the
-    input schema, a return annotation the output schema; the first parameter may be the context,
-    named ``ctx``.
+    ``timeout`` (seconds), ``literal`` (parameters) and ``listing`` (the provider's book): see
+    ``ToolSpec``. Typed parameters give the input schema, a return annotation the output schema;
+    the first parameter may be the context, named ``ctx``.
     """
 
     def decorate(function: Function) -> Function:
@@ -85,6 +87,7 @@ def tool(  # noqa: PLR0913 - the words of the contract
                 service=service,
                 timeout=timeout,
                 literal=literal,
+                listing=listing,
             )
         )
         return function

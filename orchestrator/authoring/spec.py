@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from orchestrator.authoring.context import ToolContext
 from orchestrator.authoring.signature import Signature
+from orchestrator.core.comparing import Listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,8 @@ class ToolSpec:
     ``reconcile(ctx, **input)`` returns the output if the effect was applied, None if certainly
     not, and raises if that is unknown. ``timeout`` in seconds bounds a call below the step's own.
     ``literal`` names parameters whose value must stand in the document as it is.
+    ``listing(ctx, since, until)`` yields ``Listed``: what stands in the provider's book between the
+    two instants, for the nightly comparison; ``ctx`` has ``tenant`` and ``secret(name)``.
     """
 
     name: str
@@ -29,6 +32,7 @@ class ToolSpec:
     service: str | None
     timeout: float | None
     literal: tuple[str, ...] = ()
+    listing: Callable[..., Iterable[Listed]] | None = None
 
     @property
     def input_schema(self) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from orchestrator.engine.pictures import Overview, RunPicture, StepPicture
 from orchestrator.engine.ports import Dispatcher, LaneControl, set_dispatcher
 from orchestrator.engine.pulse import beat_once
 from orchestrator.engine.reading import (
+    database_now,
     failed_lately,
     item_pictures,
     overview,
@@ -45,6 +46,7 @@ __all__ = [
     "cancel_children",
     "cancel_run",
     "compiled",
+    "database_now",
     "deliver_decision",
     "failed_lately",
     "item_pictures",

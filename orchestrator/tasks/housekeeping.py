@@ -1,4 +1,4 @@
-"""What beat asks for: the second path of the sweeps and of the watch, and the invariants."""
+"""What beat asks for: the second path of the sweeps and of the watch, the invariants, the books."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from celery import shared_task
 from django.db import DatabaseError, connection
 
 from orchestrator import engine
+from orchestrator.ops.comparing import compare_in_turn
 from orchestrator.ops.replay_sample import replay_in_turn
 from orchestrator.ops.verifying import verify_in_turn
 from orchestrator.ops.watch import look_in_turn
@@ -46,4 +47,15 @@ def replay() -> None:
         replay_in_turn()
     except DatabaseError as error:
         logger.warning("nothing was replayed, the database is away: %s", error)
+        connection.close()
+
+
+@shared_task(name="orchestrator.compare_providers", acks_late=True)
+def compare_providers() -> None:
+    """Compare the providers' books with our receipts; an alert for each that differs. Two at once
+    do it once."""
+    try:
+        compare_in_turn()
+    except DatabaseError as error:
+        logger.warning("the books were not compared, the database is away: %s", error)
         connection.close()

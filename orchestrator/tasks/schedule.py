@@ -7,19 +7,21 @@ from typing import Any
 
 from django.apps import AppConfig
 from django.db import connections
-from django_celery_beat.models import IntervalSchedule, PeriodicTask
+from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
 
-from orchestrator.tasks.housekeeping import replay, tick, verify
+from orchestrator.tasks.housekeeping import compare_providers, replay, tick, verify
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One task, each so many seconds. A message that nobody took within that time is dropped."""
+    """One task, each so many seconds, or each night at ``hour`` (UTC). A message that nobody took
+    within ``every_s`` is dropped."""
 
     name: str
     task: str
     every_s: int
     description: str
+    hour: int | None = None
 
 
 TICK = Entry(
@@ -44,7 +46,15 @@ REPLAY = Entry(
     "Decides the histories of a sample of the runs that ended anew, keeps how many came out as"
     " recorded, and opens an alert while they are too few (REPLAY_GATE_PERCENT).",
 )
-ENTRIES = (TICK, VERIFY, REPLAY)
+COMPARE = Entry(
+    "orchestrator: compare providers",
+    compare_providers.name,
+    6 * 3600,
+    "Compares what providers have in their books with our receipts, for every tool that names a"
+    " listing, and opens an alert for each book that differs (doubled, unknown, missing).",
+    hour=3,
+)
+ENTRIES = (TICK, VERIFY, REPLAY, COMPARE)
 
 
 def ensure_entries(sender: AppConfig, *, using: str, **_: Any) -> None:
@@ -61,14 +71,25 @@ def ensure_entries(sender: AppConfig, *, using: str, **_: Any) -> None:
 
 
 def _ensure(entry: Entry, using: str) -> None:
-    every, _ = IntervalSchedule.objects.using(using).get_or_create(
-        every=entry.every_s, period=IntervalSchedule.SECONDS
-    )
+    when: dict[str, Any] = {}
+    if entry.hour is None:
+        when["interval"], _ = IntervalSchedule.objects.using(using).get_or_create(
+            every=entry.every_s, period=IntervalSchedule.SECONDS
+        )
+    else:
+        when["crontab"], _ = CrontabSchedule.objects.using(using).get_or_create(
+            minute="10",
+            hour=str(entry.hour),
+            day_of_week="*",
+            day_of_month="*",
+            month_of_year="*",
+            timezone="UTC",
+        )
     PeriodicTask.objects.using(using).get_or_create(
         name=entry.name,
         defaults={
             "task": entry.task,
-            "interval": every,
+            **when,
             "queue": "engine",
             "expire_seconds": entry.every_s,
             "description": entry.description,

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
 
-from orchestrator.authoring import Permanent, ToolContext
+from orchestrator.authoring import Listed, Permanent, ToolContext
 from workflows_app.gallery.faults import Fault, find_fault
 from workflows_app.gallery.models import DemoLedgerEntry
 
 DEFAULT_LATENCY_MS = 40
+_FACTS = ("amount_cents", "currency", "refunded", "stage")
 
 
 def perform(
@@ -55,6 +57,22 @@ def find_entry(ctx: ToolContext, *, service: str, operation: str) -> DemoLedgerE
         operation=operation,
         idempotency_key=ctx.idempotency_key,
     ).first()
+
+
+def list_entries(
+    *, tenant: str, service: str, operation: str, since: datetime, until: datetime
+) -> Iterator[Listed]:
+    """The service's book between two instants, oldest first, as its listing would answer."""
+    found = DemoLedgerEntry.objects.filter(
+        tenant=tenant, service=service, operation=operation, at__gte=since, at__lt=until
+    )
+    for entry in found.order_by("id").iterator(1_000):
+        yield Listed(
+            external_ref=entry.response.get("external_ref", ""),
+            idempotency_key=entry.idempotency_key or "",
+            at=entry.at,
+            facts={name: entry.response[name] for name in _FACTS if name in entry.response},
+        )
 
 
 def reference(prefix: str, *parts: str) -> str:

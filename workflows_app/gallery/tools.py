@@ -6,15 +6,17 @@ them fail: ``workflows_app.gallery.faults``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from orchestrator.authoring import Permanent, ToolContext, tool
+from orchestrator.authoring import Listed, Permanent, ToolContext, tool
 from workflows_app.gallery import knowledge
 from workflows_app.gallery.models import DemoLedgerEntry
-from workflows_app.gallery.provider import find_entry, perform, reference
+from workflows_app.gallery.provider import find_entry, list_entries, perform, reference
 
 PAYMENTS, CRM, TICKETS, KNOWLEDGE = "payments", "crm", "tickets", "knowledge"
 
@@ -95,11 +97,26 @@ def find_update(ctx: ToolContext, **_input: Any) -> dict[str, Any] | None:
     return _answer_of(find_entry(ctx, service=CRM, operation="update"))
 
 
+def list_charges(ctx: Any, since: datetime, until: datetime) -> Iterator[Listed]:
+    """The charges in the service's book."""
+    return list_entries(
+        tenant=ctx.tenant, service=PAYMENTS, operation="charge", since=since, until=until
+    )
+
+
+def list_refunds(ctx: Any, since: datetime, until: datetime) -> Iterator[Listed]:
+    """The refunds in the service's book."""
+    return list_entries(
+        tenant=ctx.tenant, service=PAYMENTS, operation="refund", since=since, until=until
+    )
+
+
 @tool(
     "demo.payments.charge",
     idempotent=True,
     effect="required",
     reconcile=find_charge,
+    listing=list_charges,
     service="demo.payments",
 )
 def charge(
@@ -124,6 +141,7 @@ def charge(
     idempotent=True,
     effect="required",
     reconcile=find_refund,
+    listing=list_refunds,
     service="demo.payments",
 )
 def refund(ctx: ToolContext, external_ref: str, amount_cents: Cents | None = None) -> Refund:
