@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -16,6 +17,8 @@ from urllib.parse import urlsplit
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from orchestrator.core.routing import Place, QueueRoute, queue_type
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 QUEUE_TYPES = ("engine", "agent", "tool", "approval", "subworkflow", "compensation")
@@ -67,6 +70,13 @@ class Environment(BaseSettings):
     web_port: Port = Field(8000, description="port of the console and the API")
     flower_port: Port = Field(5555, description="port of Flower, on loopback only")
 
+    orchestrator_held: bool = Field(
+        default=False, description="hold everything at start, until manage.py release global"
+    )
+    orchestrator_queue_routes: tuple[dict[str, str], ...] = Field(
+        (),
+        description='JSON list of rules that split queues: [{"tool": "erp.*", "to": ".erp"}]',
+    )
     orchestrator_fuse: bool = Field(default=True, description="run linear stretches in one message")
     task_events: bool = Field(
         default=False, description="let workers tell Flower each task; costs speed"
@@ -134,6 +144,22 @@ class Environment(BaseSettings):
             )
         return value
 
+    @field_validator("orchestrator_queue_routes")
+    @classmethod
+    def _lead_somewhere(cls, value: tuple[dict[str, str], ...]) -> tuple[dict[str, str], ...]:
+        known = set(QueueRoute.__dataclass_fields__)
+        for number, rule in enumerate(value):
+            unknown = sorted(set(rule) - known)
+            if unknown or "to" not in rule:
+                fault = f"does not know {', '.join(unknown)}" if unknown else "lacks to"
+                raise ValueError(f"rule {number} {fault}; a rule has {', '.join(sorted(known))}")
+            if not route_queues(QueueRoute(**rule)):
+                raise ValueError(
+                    f"rule {number}: no step type goes to {rule['to']}; write .<name>, @<region>"
+                    " or <type>.<name>"
+                )
+        return value
+
     @model_validator(mode="after")
     def _lease_outlives_renewal(self) -> Self:
         if self.renew_seconds * 2 > self.lease_seconds:
@@ -143,12 +169,26 @@ class Environment(BaseSettings):
     @property
     def queues(self) -> tuple[str, ...]:
         """All queues of this installation, the six types first."""
-        return QUEUE_TYPES + self.extra_queues
+        routed = [q for rule in self.orchestrator_queue_routes for q in route_queues_of(rule)]
+        return tuple(dict.fromkeys((*QUEUE_TYPES, *self.extra_queues, *routed)))
 
 
-def queue_type(queue: str) -> str:
-    """The step type that a queue serves: ``tool`` for ``tool.erp`` and ``tool@eu``."""
-    return queue.split("@", 1)[0].split(".", 1)[0]
+def route_queues_of(rule: dict[str, str]) -> tuple[str, ...]:
+    """Every queue that work may go to by this rule."""
+    return route_queues(QueueRoute(**rule))
+
+
+def route_queues(rule: QueueRoute) -> tuple[str, ...]:
+    """Every queue that work may go to by this rule: one for each step type that it fits."""
+    found = []
+    for kind in QUEUE_TYPES:
+        queue = rule.queue(Place(type=kind))
+        is_for = fnmatchcase(kind, rule.type) and queue_type(queue) == kind
+        is_tool = rule.tool == "*" or kind in ("tool", "compensation")
+        is_model = rule.model == "*" or kind == "agent"
+        if is_for and is_tool and is_model:
+            found.append(queue)
+    return tuple(found)
 
 
 @cache

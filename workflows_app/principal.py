@@ -14,6 +14,8 @@ class Scope(StrEnum):
     RUN_SIGNAL = "run:signal"
     RUN_OPERATE = "run:operate"
     RUN_REPAIR = "run:repair"
+    SERVICE_READ = "service:read"
+    SERVICE_HOLD = "service:hold"
     DEF_PUBLISH = "def:publish"
     DEF_READ = "def:read"
     GATE_READ = "gate:read"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 
 from orchestrator.core.errors import InvalidRequest
@@ -99,6 +100,29 @@ class SignalBody(Body):
         Short | None, Field(description="Not given: the header Idempotency-Key stands for it.")
     ] = None
     payload: Any = None
+
+
+class HoldBody(Body):
+    """What ``POST /v1/services/{name}/hold`` takes."""
+
+    reason: Annotated[str, Field(min_length=1, max_length=2000)]
+    until: Annotated[
+        datetime | None,
+        Field(strict=False, description="Ends by itself then. Not given: until it is released."),
+    ] = None
+
+    @field_validator("until")
+    @classmethod
+    def _has_zone(cls, value: datetime | None) -> datetime | None:
+        if value is not None and value.tzinfo is None:
+            raise ValueError("has no time zone: write 2030-01-31T12:00:00Z")
+        return value
+
+
+class ReleaseBody(Body):
+    """What ``POST /v1/services/{name}/release`` takes."""
+
+    reason: Annotated[str, Field(min_length=1, max_length=2000)]
 
 
 class ReasonBody(Body):

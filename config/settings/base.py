@@ -110,6 +110,8 @@ ORCHESTRATOR: dict[str, Any] = {
     "REPLAY_GATE_PERCENT": ENV.replay_gate_percent,
     "FUSE": ENV.orchestrator_fuse,
     "QUEUES": ENV.queues,
+    "QUEUE_ROUTES": ENV.orchestrator_queue_routes,
+    "HELD": ENV.orchestrator_held,
     # A signal named like a gate is a decision; the desk asks the gate without knowing it.
     "GATE_DECIDER": "approvals_app.decisions.decide_by_step",
     "MODELS": {"fast": "offline:demo", "deep": "offline:demo"},
@@ -165,6 +167,7 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     },
     "TAGS": [
         {"name": "Runs", "description": "Start, look at, signal and steer runs."},
+        {"name": "Services", "description": "What lies outside: how it is, and holding it."},
         {"name": "Definitions", "description": "Check, publish and read workflow documents."},
         {"name": "Approvals", "description": "What waits for a person, and deciding it."},
     ],

@@ -12,7 +12,8 @@ import uvicorn
 from django.core.management import call_command
 
 from config.celery import app
-from config.env import Environment, queue_type
+from config.env import Environment
+from orchestrator.core.routing import queue_type
 
 FLOWER_USER = "operator"
 
@@ -115,8 +116,13 @@ def flower(env: Environment, password: str) -> Part:
 
 
 def migrate() -> Part:
-    """Brings the tables up to date, and ends."""
-    return Part("migrate", _manage("migrate", "--no-input", "--verbosity=1"))
+    """Brings the tables up to date, holds everything if that is wanted, and ends."""
+
+    def run() -> None:
+        call_command("migrate", "--no-input", "--verbosity=1")
+        call_command("hold", "--boot")
+
+    return Part("migrate", run)
 
 
 def check_port_free(host: str, port: int, variable: str) -> str | None:

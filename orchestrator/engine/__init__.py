@@ -10,6 +10,14 @@ from orchestrator.engine.blueprints import compiled, pinned_digest, register_blu
 from orchestrator.engine.control import cancel_run, pause_run, resume_run
 from orchestrator.engine.explaining import length
 from orchestrator.engine.family import cancel_children, tell_parent
+from orchestrator.engine.holds import (
+    QUOTA_SCOPES,
+    drop_quota,
+    hold,
+    hold_at_boot,
+    release_hold,
+    set_quota,
+)
 from orchestrator.engine.inbox import SignalResult, deliver_decision, send_signal
 from orchestrator.engine.leases import keeper
 from orchestrator.engine.parts import InstalledParts
@@ -26,12 +34,14 @@ from orchestrator.engine.reading import (
 )
 from orchestrator.engine.repair import ACTIONS, repair_run
 from orchestrator.engine.repair_order import RepairReport
+from orchestrator.engine.services import ServicePicture, services
 from orchestrator.engine.start import start_run
 from orchestrator.engine.steps import Order, run_step
 from orchestrator.engine.undoing import tell_undone, undo_child
 
 __all__ = [
     "ACTIONS",
+    "QUOTA_SCOPES",
     "Dispatcher",
     "InstalledParts",
     "LaneControl",
@@ -39,6 +49,7 @@ __all__ = [
     "Overview",
     "RepairReport",
     "RunPicture",
+    "ServicePicture",
     "SignalResult",
     "StepPicture",
     "Unit",
@@ -48,7 +59,10 @@ __all__ = [
     "compiled",
     "database_now",
     "deliver_decision",
+    "drop_quota",
     "failed_lately",
+    "hold",
+    "hold_at_boot",
     "item_pictures",
     "keeper",
     "length",
@@ -57,11 +71,14 @@ __all__ = [
     "picture",
     "pinned_digest",
     "register_blueprint",
+    "release_hold",
     "repair_run",
     "resume_run",
     "run_step",
     "send_signal",
+    "services",
     "set_dispatcher",
+    "set_quota",
     "start_run",
     "step_items",
     "tell_parent",

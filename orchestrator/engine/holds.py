@@ -37,13 +37,13 @@ def hold(scope: str, name: str, *, reason: str, actor: str, until: datetime | No
         transaction.on_commit(cache.forget)
 
 
-def release(scope: str, name: str, *, reason: str, actor: str) -> None:
+def release_hold(scope: str, name: str, *, reason: str, actor: str) -> None:
     """Let go what was held: what waits starts in turns. Joins or opens a transaction.
 
     Raises InvalidRequest, StateConflict (not held).
     """
     _check(scope, name, reason)
-    with Unit("release"):
+    with Unit("release_hold"):
         over = hold_rows.release_hold(scope, name, reason=reason, actor=actor)
         if over is None:
             raise StateConflict(f"{_named(scope, name)} is not held", state="not held")

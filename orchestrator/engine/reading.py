@@ -25,7 +25,16 @@ from orchestrator.engine.blueprints import compiled
 from orchestrator.engine.explaining import explain
 from orchestrator.engine.explaining_steps import Reasons
 from orchestrator.engine.pictures import BudgetPicture, Overview, Progress, RunPicture, StepPicture
-from orchestrator.models import Blueprint, Event, ReplayCheck, Run, Step, StepDefinition, Timer
+from orchestrator.models import (
+    Blueprint,
+    Event,
+    Gate,
+    ReplayCheck,
+    Run,
+    Step,
+    StepDefinition,
+    Timer,
+)
 
 ITEMS_SHOWN = 100
 """Up to so many items of a for_each are shown with the run (FORMAT section 4, Loops)."""
@@ -124,7 +133,7 @@ def step_items(run: Run, key: str) -> QuerySet[Step]:
 def item_pictures(run: Run, rows: Sequence[Step]) -> list[StepPicture]:
     """Items as people see them: the answer for one page of ``step_items``."""
     plans = compiled(run.blueprint_id).steps
-    due = _timers([row.id for row in rows if row.state in _PARKED])
+    due = _due(rows)
     ids = [row.id for row in rows]
     started = list(
         Run.objects.filter(parent=run, parent_step__in=ids).only(*_LIGHT).order_by("-id")
@@ -149,7 +158,7 @@ def _steps(run: Run, started: Sequence[Run], now: datetime) -> Iterator[StepPict
     loops = [row for row in rows.values() if row.items_total is not None]
     counts, shown = _item_counts(run, loops), _items_shown(run, loops)
     items = [item for group in shown.values() for item in group]
-    due = _timers([row.id for row in [*rows.values(), *items] if row.state in _PARKED])
+    due = _due([*rows.values(), *items])
     order, children = _face(run.blueprint_id).order, _newest(started)
     reasons = _reasons(run, started, _undoing(workflow, rows, due), now)
     for plan in sorted(workflow.forward, key=lambda plan: order.get(plan.key, 0)):
@@ -293,6 +302,18 @@ def _items_shown(run: Run, loops: Sequence[Step]) -> dict[int, list[Step]]:
         for row in rows.defer(*_HEAVY).order_by("position", "index"):
             shown.setdefault(row.position, []).append(row)
     return shown
+
+
+def _due(rows: Sequence[Step]) -> dict[UUID, datetime]:
+    """When each wait ends, or is looked at again, as far as that is known."""
+    parked = [row for row in rows if row.state in _PARKED]
+    due = _timers([row.id for row in parked])
+    before = [row for row in parked if row.waiting_for == "service"]
+    if before:
+        gates = Gate.objects.filter(key__in={row.waiting_key for row in before})
+        looks = {key: at for key, at in gates.values_list("key", "look_at") if at is not None}
+        due |= {row.id: looks[row.waiting_key] for row in before if row.waiting_key in looks}
+    return due
 
 
 def _timers(step_ids: Sequence[UUID]) -> dict[UUID, datetime]:

@@ -109,12 +109,14 @@ def parked_keys() -> list[str]:
     return [key for (key,) in found]
 
 
-def count_parked() -> dict[str, int]:
-    """How many steps wait before each gate."""
+def count_parked(tenant: str | None = None) -> dict[str, int]:
+    """How many steps, of one tenant or of all, wait before each gate."""
     found = fetch_all_prepared(
-        "SELECT waiting_key, count(*) FROM orchestrator_step"
-        " WHERE state = 'waiting' AND waiting_for = 'service' GROUP BY waiting_key",
-        [],
+        "SELECT s.waiting_key, count(*) FROM orchestrator_step s"
+        " JOIN orchestrator_run r ON r.id = s.run_id"
+        " WHERE s.state = 'waiting' AND s.waiting_for = 'service'"
+        " AND (%s::text IS NULL OR r.tenant = %s) GROUP BY s.waiting_key",
+        [tenant, tenant],
     )
     return {key: int(n) for key, n in found}
 

@@ -32,6 +32,7 @@ def carrier(transactional_db: None) -> Iterator[Carrier]:
     breakers.tallies.forget()
     yield mine
     engine.set_dispatcher(usual)
+    gates.cache.forget()
     if mine.damaged:
         return
     assert_replays()

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from workflows_app.api import control, dead_letters, definitions, repairs, runs
+from workflows_app.api import control, dead_letters, definitions, repairs, runs, services
 
 urlpatterns = [
     path("workflows", runs.RunsView.as_view(), name="runs"),
@@ -16,6 +16,9 @@ urlpatterns = [
     path("workflows/<str:id>/repair", repairs.RepairView.as_view(), name="repair"),
     path("dead-letters", dead_letters.LettersView.as_view(), name="dead-letters"),
     path("dead-letters/retry", dead_letters.RetryLettersView.as_view(), name="retry-letters"),
+    path("services", services.ServicesView.as_view(), name="services"),
+    path("services/<str:name>/hold", services.HoldView.as_view(), name="hold-service"),
+    path("services/<str:name>/release", services.ReleaseView.as_view(), name="release-service"),
     path("definitions", definitions.DefinitionsView.as_view(), name="definitions"),
     path("definitions/validate", definitions.ValidateView.as_view(), name="validate"),
     path("definitions/<str:name>", definitions.DefinitionView.as_view(), name="definition"),
