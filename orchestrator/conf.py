@@ -33,6 +33,7 @@ class EngineSettings:
     polite_steps: int = 10
     stale_after: timedelta = timedelta(seconds=2)
     gates_fresh: timedelta = timedelta(seconds=1)
+    max_depth_of_queue: int = 1000
     queue_routes: tuple[QueueRoute, ...] = ()
     breaker: BreakerPolicy = field(default_factory=BreakerPolicy)
     max_depth: int = 8
@@ -50,6 +51,7 @@ def engine_settings() -> EngineSettings:
         lease=timedelta(seconds=given.get("LEASE_SECONDS", 15)),
         renew_every=timedelta(seconds=given.get("RENEW_SECONDS", 5)),
         stale_after=timedelta(seconds=given.get("STALE_SECONDS", 2)),
+        max_depth_of_queue=int(given.get("QUEUE_BOUND", 1000)),
         queue_routes=tuple(QueueRoute(**rule) for rule in given.get("QUEUE_ROUTES", ())),
         breaker=BreakerPolicy(**given.get("BREAKER", {})),
         gates_fresh=timedelta(seconds=given.get("GATES_SECONDS", 1)),

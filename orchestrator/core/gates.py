@@ -29,6 +29,11 @@ def retries_key(service: str) -> str:
     return f"retries:{service}"
 
 
+def crowd_key(queue: str) -> str:
+    """Not a gate that steps stand behind: the queue is so long that it gets no fan-out."""
+    return f"crowd:{queue}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
     """One gate. ``allows`` 0: shut; else so many steps behind it may be at work at once.

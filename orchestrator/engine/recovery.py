@@ -15,7 +15,7 @@ from orchestrator.core.errors import ErrorClass, StepError
 from orchestrator.core.outcomes import Failed
 from orchestrator.core.states import RunState
 from orchestrator.crash import Unit
-from orchestrator.engine import breakers, outbox, ports
+from orchestrator.engine import breakers, crowding, outbox, ports
 from orchestrator.engine.blueprints import compiled
 from orchestrator.engine.effects import after_loss
 from orchestrator.engine.settle import apply_change, carry_out, decide
@@ -69,10 +69,11 @@ def redispatch_stale(limit: int = 200) -> int:
     waiting = sweeps.queues_with_ready()
     if not waiting:
         return 0
-    empty = [queue for queue in waiting if dispatcher.depth(queue) == 0]
-    stale = sweeps.stale_ready(
-        after_s=engine_settings().stale_after.total_seconds(), empty_queues=empty, limit=limit
-    )
+    depths = {queue: dispatcher.depth(queue) for queue in waiting}
+    empty = [queue for queue, depth in depths.items() if depth == 0]
+    crowded = crowding.note_depths(depths)
+    after_s = engine_settings().stale_after.total_seconds()
+    stale = sweeps.stale_ready(after_s=after_s, empty_queues=empty, crowded=crowded, limit=limit)
     stale.sort(key=lambda found: found.run_id)
     groups = [
         (run_id, [Ref(found.position, found.index) for found in group])

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from orchestrator.core.compiled import CompiledWorkflow, StepPlan
 from orchestrator.core.decision import Ref
-from orchestrator.core.gates import GLOBAL, gate_key
+from orchestrator.core.gates import GLOBAL, crowd_key, gate_key
 from orchestrator.crash import crash_point
 from orchestrator.engine import ports
 from orchestrator.engine.gates import cache
@@ -44,12 +44,22 @@ class Settled:
             child.send()
 
     def _admitted(self) -> list[Ref]:
-        """Without those before a gate that is known to be shut: a sweep parks them."""
+        """Those that a message is sent for, as far as the gates are known without a read: none
+        before a shut one (a sweep parks it), and one for a queue that is crowded (a sweep sends
+        the others when it is shorter)."""
         gates = cache.peek()
         if not gates.by_key or not self.dispatch:
             return self.dispatch
-        steps = self.workflow.steps
-        return [ref for ref in self.dispatch if not gates.is_shut(_keys(steps[ref.position]))]
+        sent: list[Ref] = []
+        crowded: set[str] = set()
+        for ref in self.dispatch:
+            step = self.workflow.steps[ref.position]
+            if step.queue in crowded or gates.is_shut(_keys(step)):
+                continue
+            if crowd_key(step.queue) in gates.by_key:
+                crowded.add(step.queue)
+            sent.append(ref)
+        return sent
 
 
 def _keys(step: StepPlan) -> tuple[str, ...]:

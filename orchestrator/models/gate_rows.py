@@ -59,6 +59,17 @@ def put_gate(
     )
 
 
+def note_crowd(key: str, *, why: str, for_s: float) -> None:
+    """A queue is too long, as far as is known, for the next ``for_s`` seconds."""
+    execute(
+        "INSERT INTO orchestrator_gate AS g (key, source, allows, why, expires_at)"
+        " VALUES (%s, 'depth', 1, %s, orchestrator_now() + make_interval(secs => %s))"
+        " ON CONFLICT (key, source) DO UPDATE SET why = excluded.why,"
+        "  expires_at = excluded.expires_at",
+        [key, why, for_s],
+    )
+
+
 def drop_gate(key: str, source: str) -> None:
     """Nothing of this kind stands there any more."""
     execute("DELETE FROM orchestrator_gate WHERE key = %s AND source = %s", [key, source])

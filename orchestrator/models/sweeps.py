@@ -96,24 +96,30 @@ def lease_is_over(step_id: UUID, fence: int) -> bool:
     return bool(found)
 
 
-def stale_ready(*, after_s: float, empty_queues: list[str], limit: int) -> list[StaleReady]:
+def stale_ready(
+    *, after_s: float, empty_queues: list[str], crowded: list[str], limit: int
+) -> list[StaleReady]:
     """READY steps of runs that go on, whose message is older than ``after_s``.
 
     On an empty queue every message older than ``after_s`` is taken for lost. While the queue is
     long a message may just be waiting its turn: 15 s, doubled with every message sent, at most a
-    minute (DESIGN section 4).
+    minute (DESIGN section 4). A ``crowded`` queue gets nothing. In turns between runs: a wide one
+    does not keep another's lost message from being found.
     """
     return [
         StaleReady(*row)
         for row in _rows(
-            "SELECT s.run_id, s.position, s.index, s.queue FROM orchestrator_step s"
-            " JOIN orchestrator_run r ON r.id = s.run_id"
-            " WHERE s.state = 'ready' AND r.state IN ('pending', 'running', 'compensating')"
+            "SELECT run_id, position, index, queue FROM ("
+            "SELECT s.run_id, s.position, s.index, s.queue, s.ready_at,"
+            "  row_number() OVER (PARTITION BY s.run_id ORDER BY s.ready_at, s.id) AS n_of_run"
+            " FROM orchestrator_step s JOIN orchestrator_run r ON r.id = s.run_id"
+            " WHERE s.state = 'ready' AND s.queue <> ALL(%s)"
+            " AND r.state IN ('pending', 'running', 'compensating')"
             " AND coalesce(s.dispatched_at, s.ready_at) < orchestrator_now()"
             "   - make_interval(secs => CASE WHEN s.queue = ANY(%s) THEN %s"
             "       ELSE least(15 * power(2, greatest(least(s.n_dispatched, 3) - 1, 0)), 60) END)"
-            " ORDER BY s.ready_at LIMIT %s",
-            [empty_queues, after_s, limit],
+            ") x ORDER BY n_of_run, ready_at LIMIT %s",
+            [crowded, empty_queues, after_s, limit],
         )
     ]
 

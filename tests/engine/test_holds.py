@@ -15,7 +15,7 @@ from django.db import connection
 from orchestrator import engine
 from orchestrator.core.errors import InvalidRequest, StateConflict
 from orchestrator.engine import gates, parking, steps
-from orchestrator.models import Gate, Hold, Quota, Run, Step, gate_rows
+from orchestrator.models import Gate, Hold, Quota, Run, Step, gate_rows, sweeps
 from tests.engine import probes
 from tests.engine.carrier import Carrier
 from tests.engine.runs import (
@@ -343,3 +343,46 @@ def test_the_overview_tells_states_holds_and_who_waits(carrier: Carrier) -> None
     assert found[f"tenant:{TENANT}"].state == "limited"
     assert {one.scope for one in engine.services(TENANT)} == {"service"}
     assert {one.key: one.parked for one in engine.services("other")}["service:outside"] == 0
+
+
+# -- queues that are too long ----------------------------------------------------------------------
+
+
+def test_a_crowded_queue_gets_one_message_of_a_fan_out_and_the_rest_when_it_is_shorter(
+    carrier: Carrier, turn_time: Turn, settings: Any
+) -> None:
+    settings.ORCHESTRATOR = {**settings.ORCHESTRATOR, "QUEUE_BOUND": 5}
+    blueprint = registered({"a": count("a")})
+    for _ in range(6):
+        start(blueprint)
+    engine.beat_once()
+    gates.cache.now()
+    carrier.sent.clear()
+
+    wide = {f"w{n}": count(f"w{n}") for n in range(8)}
+    run_id = started(wide)
+    assert len(carrier.sent) == 1
+    turn_time(20)
+    engine.beat_once()
+    assert len([m for m in carrier.sent if m.run_id == run_id]) == 1
+
+    gates.cache.forget()
+    settle_down(carrier, turn_time, by=5)
+    assert state(run_id) == "completed"
+
+
+def test_a_wide_run_does_not_hide_the_lost_message_of_another(carrier: Carrier) -> None:
+    wide = started({f"w{n}": count(f"w{n}") for n in range(30)})
+    small = started({"a": count("a")})
+    carrier.messages.clear()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE orchestrator_step SET ready_at = ready_at - interval '1 minute',"
+            " dispatched_at = dispatched_at - interval '1 minute'"
+        )
+    found = sweeps.stale_ready(after_s=2, empty_queues=["tool"], crowded=[], limit=2)
+
+    assert {one.run_id for one in found} == {wide, small}
+    carrier.run_all()
+    engine.beat_once()
+    carrier.run_all()
