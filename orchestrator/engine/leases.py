@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from uuid import UUID
 
 from django.db import DatabaseError, connection
@@ -26,28 +27,49 @@ logger = logging.getLogger(__name__)
 GRACE_S = 5.0
 
 
+@dataclass(slots=True)
+class _Held:
+    """``over_at``: when the body's time is over; ``since``: our own clock's (monotonic) reading
+    just before the statement that gave us the lease, or renewed it last."""
+
+    fence: int
+    over_at: float
+    since: float
+
+
 class LeaseKeeper:
     """The leases that the threads of this process hold. ``may_exit``: end it when a body hangs."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: dict[UUID, tuple[int, float]] = {}
+        self._held: dict[UUID, _Held] = {}
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._pid = 0
         self.may_exit = False
 
     @contextmanager
-    def holding(self, step_id: UUID, fence: int, *, timeout_s: float) -> Iterator[None]:
-        """Keep the lease for as long as the body runs."""
+    def holding(
+        self, step_id: UUID, fence: int, *, timeout_s: float, since: float
+    ) -> Iterator[None]:
+        """Keep the lease for as long as the body runs. ``since``: ``time.monotonic()`` just before
+        the claim was asked for."""
         self._ensure_thread()
         with self._lock:
-            self._held[step_id] = (fence, time.monotonic() + timeout_s)
+            self._held[step_id] = _Held(fence, time.monotonic() + timeout_s, since)
         try:
             yield
         finally:
             with self._lock:
                 self._held.pop(step_id, None)
+
+    def is_ours(self, step_id: UUID) -> bool:
+        """Whether the lease cannot be over yet, by our own clock alone: a process that stood still
+        must not begin what somebody else may have been given meanwhile."""
+        with self._lock:
+            held = self._held.get(step_id)
+        lease_s = engine_settings().lease.total_seconds()
+        return held is not None and time.monotonic() - held.since < lease_s
 
     def _ensure_thread(self) -> None:
         if self._pid == os.getpid() and self._thread is not None and self._thread.is_alive():
@@ -71,16 +93,21 @@ class LeaseKeeper:
         self._end_hanging(held)
         if not held:
             return
+        asked_at = time.monotonic()
+        wanted = [(step_id, one.fence) for step_id, one in held.items()]
         try:
-            step_moves.renew_leases([(i, f) for i, (f, _) in held.items()], engine_settings().lease)
+            renewed = step_moves.renew_leases(wanted, engine_settings().lease)
         except DatabaseError:
             logger.warning("leases could not be renewed; trying again", exc_info=True)
             connection.close()
+            return
+        for step_id in renewed:
+            held[step_id].since = asked_at
 
-    def _end_hanging(self, held: dict[UUID, tuple[int, float]]) -> None:
+    def _end_hanging(self, held: dict[UUID, _Held]) -> None:
         now = time.monotonic()
-        for step_id, (_, over_at) in held.items():
-            if self.may_exit and now > over_at + GRACE_S:
+        for step_id, one in held.items():
+            if self.may_exit and now > one.over_at + GRACE_S:
                 logger.error("step %s hangs beyond its time limit: ending this process", step_id)
                 os.kill(os.getpid(), signal.SIGKILL)
 

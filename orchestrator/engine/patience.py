@@ -13,14 +13,22 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from django.db import InterfaceError, OperationalError, connection
+from django.db import DatabaseError, InterfaceError, OperationalError, connection
 
 logger = logging.getLogger(__name__)
 
 PATIENCE_S = 30.0
 _PAUSE_S = (0.05, 0.5)
+_STOOD_STILL = "25P03"  # idle_in_transaction_session_timeout: Django calls it an internal error
 
 Result = TypeVar("Result")
+
+
+def is_away(error: DatabaseError | InterfaceError) -> bool:
+    """Whether the database is away, or has ended this session: doing it all again may work."""
+    if isinstance(error, OperationalError | InterfaceError):
+        return True
+    return getattr(error.__cause__, "sqlstate", None) == _STOOD_STILL
 
 
 def outlast(act: Callable[[], Result], *, patience_s: float = PATIENCE_S) -> Result:
@@ -29,8 +37,8 @@ def outlast(act: Callable[[], Result], *, patience_s: float = PATIENCE_S) -> Res
     while True:
         try:
             return act()
-        except (OperationalError, InterfaceError):
-            if connection.in_atomic_block or time.monotonic() > give_up_at:
+        except (DatabaseError, InterfaceError) as error:
+            if not is_away(error) or connection.in_atomic_block or time.monotonic() > give_up_at:
                 raise
             logger.warning("the database is away; a result in hand is kept and tried again")
             connection.close()

@@ -66,7 +66,9 @@ def run_step(order: Order, control: LaneControl) -> int:
         if work.is_stale(engine_settings().lease):
             logger.warning("step %s: this process stood still past its lease", work.row.id)
             break
-        with keeper.holding(work.row.id, work.row.fence, timeout_s=work.step.timeout_s):
+        with keeper.holding(
+            work.row.id, work.row.fence, timeout_s=work.step.timeout_s, since=work.asked_at
+        ):
             answer = _perform(work)
         crash_point("performed")
         count += 1

@@ -22,6 +22,7 @@ from orchestrator.core.schemas import compile_schema
 from orchestrator.core.settling import Expanded
 from orchestrator.crash import crash_point
 from orchestrator.engine import effects
+from orchestrator.engine.leases import keeper
 from orchestrator.engine.values import Values
 from orchestrator.executors.base import StepContext
 from orchestrator.executors.json_output import output_error, plain_json
@@ -169,6 +170,8 @@ def _expand(items: list[Any], max_items: int) -> Failed | Expanded:
 def _execute(work: Work, context: StepContext) -> Outcome:
     try:
         crash_point("body:before")
+        if work.prepared.effect is not None and not keeper.is_ours(work.row.id):
+            return _too_late()  # the last look before the outside hears of it
         outcome = get_executor(work.step.type).execute(context)
         crash_point("body:after")
     except ConditionError as error:
@@ -178,6 +181,14 @@ def _execute(work: Work, context: StepContext) -> Outcome:
         message = f"{type(error).__name__}: {error}"
         return Failed(error=StepError(error_class=ErrorClass.TRANSIENT, message=message))
     return outcome if work.step.type in _CHECKS_ITSELF else _storable(outcome, work.step)
+
+
+def _too_late() -> Failed:
+    words = "this process stood still past its lease: the effect was not called"
+    error = StepError(
+        error_class=ErrorClass.WORKER_LOST, message=words, details={"not_applied": True}
+    )
+    return Failed(error=error)
 
 
 _CHECKS_ITSELF = frozenset({"tool", "agent"})

@@ -103,6 +103,11 @@ class Carrier:
             if message.counts.left == 0:
                 self.push(message.counts.body)
 
+    def run_one_or_none(self) -> None:
+        """Deliver one message, if there is one (left)."""
+        if self.messages:
+            self.run_one()
+
     def run_all(self, limit: int = 20_000) -> int:
         """Deliver until nothing is left; how many messages."""
         count = 0

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import threading
 from http.client import HTTPConnection, HTTPException
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from orchestrator.authoring import Permanent, RateLimited, ToolContext, Transient, tool
+from orchestrator.crash import crash_point
 
 ANSWER_S = 1.0
 _KEYED, _KEYLESS = "DRILL_KEYED_URL", "DRILL_KEYLESS_URL"
@@ -61,6 +63,14 @@ def send(ctx: ToolContext, reference: str) -> dict[str, Any]:
     return _call(ctx, _KEYLESS, "send", {"reference": reference})
 
 
+@tool("drill.mended", idempotent=True)
+def mended(ctx: ToolContext, reference: str) -> str:
+    """Fails for good until somebody has mended the affair (at the provider that is asked)."""
+    if _find(_KEYLESS, "mend", reference) is None:
+        raise Permanent("not mended yet")
+    return "mended"
+
+
 def _call(ctx: ToolContext, where: str, operation: str, body: dict[str, Any]) -> dict[str, Any]:
     """The provider's answer. Whatever leaves open whether it was applied is a plain Transient."""
     headers = {"Content-Type": "application/json"}
@@ -97,7 +107,10 @@ def _exchange(
 ) -> tuple[int, str | None, Any]:
     connection = _connection(where)
     try:
+        crash_point(f"provider:{method.lower()}")
         connection.request(method, target, body, headers)
+        select.select([connection.sock], [], [], ANSWER_S)  # the provider has done its part
+        crash_point("provider:unread")
         response = connection.getresponse()
         return (
             response.status,
