@@ -9,14 +9,17 @@ from orchestrator.admin.dead_letters import DeadLetterAdmin
 from orchestrator.admin.repairs import EffectAdmin, RepairAdmin
 from orchestrator.admin.replays import ReplayCheckAdmin, ReplayDayAdmin
 from orchestrator.admin.runs import RunAdmin
+from orchestrator.admin.services import HoldAdmin, ServiceAdmin
 
 __all__ = [
     "AlertAdmin",
     "BlueprintAdmin",
     "DeadLetterAdmin",
     "EffectAdmin",
+    "HoldAdmin",
     "RepairAdmin",
     "ReplayCheckAdmin",
     "ReplayDayAdmin",
     "RunAdmin",
+    "ServiceAdmin",
 ]

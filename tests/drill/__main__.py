@@ -40,6 +40,7 @@ DRILLS: tuple[Entry, ...] = (
     Entry("cut", "tests.drill.points:cut", QUICK),
     Entry("stopped", "tests.drill.points:stopped", QUICK),
     Entry("cuts", "tests.drill.cuts:cut_off"),
+    Entry("outage", "tests.drill.outage:outage", QUICK, alone=True, limit_s=480),
 )
 
 
