@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from uuid import UUID
 
 from bench.documents import BODIES
 from bench.sides import Ours
@@ -18,6 +17,7 @@ from orchestrator import engine
 from orchestrator.core.canvas import Stretch, compile_canvas
 from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import Ref
+from orchestrator.models.rows import RunRow
 from orchestrator.tasks.names import parse_path, path_of
 
 SHOWN = 30
@@ -29,21 +29,22 @@ class Carrier:
     def __init__(self) -> None:
         self._orders: deque[engine.Order] = deque()
 
-    def dispatch(self, run_id: UUID, workflow: CompiledWorkflow, refs: Sequence[Ref]) -> None:
+    def dispatch(self, run: RunRow, workflow: CompiledWorkflow, refs: Sequence[Ref]) -> None:
         """Keep the first message of each canvas; a chain of one queue has no other."""
         for canvas in compile_canvas(workflow, refs):
             if not isinstance(canvas, Stretch):
                 raise TypeError(f"the profile runs stretches only, not {type(canvas).__name__}")
             key, scope = parse_path(path_of(workflow, canvas.refs))
-            self._orders.append(engine.Order(run_id=run_id, key=key, scope=scope))
+            self._orders.append(engine.Order(run_id=run.id, key=key, scope=scope))
 
     def depth(self, queue: str) -> int:
         """Nobody else waits."""
         del queue
         return 0
 
-    def takes_next(self) -> bool:
+    def takes_next(self, own_messages: Callable[[], int]) -> bool:
         """A worker that never gives way."""
+        del own_messages
         return True
 
     def drain(self) -> int:

@@ -110,6 +110,18 @@ def n_queued(snapshot: Snapshot) -> int:
     return count
 
 
+def queued_on(workflow: CompiledWorkflow, snapshot: Snapshot, queue: str) -> int:
+    """How many of them are on their way to this queue."""
+    count = 0
+    for position, raw in enumerate(snapshot.codes):
+        if raw == Code.READY | QUEUED and workflow.steps[position].queue == queue:
+            count += 1
+    for position, loop in snapshot.loops.items():
+        if workflow.steps[position].queue == queue:
+            count += len(loop.queued)
+    return count
+
+
 def release_items(workflow: CompiledWorkflow, decision: Decision) -> None:
     """Make the next items of each for_each READY, as far as its own bound and the run's allow."""
     if decision.snapshot.undo is not None:

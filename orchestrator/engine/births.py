@@ -107,9 +107,7 @@ def give_birth(newborn: Newborn) -> Settled:
         values = Values(run, workflow)
         writing.write(change, values)
         writing.write_beside(change, values)
-    return Settled(
-        run_id=run.id, workflow=workflow, dispatch=decision.dispatch, posted=change.posted
-    )
+    return Settled(run=run, workflow=workflow, dispatch=decision.dispatch, posted=change.posted)
 
 
 def _at_rest(decision: Decision, run: RunRow) -> Decision:

@@ -77,7 +77,7 @@ def _act(
 def apply_control(run: RunRow, decision: Decision, *, actor: str) -> None:
     """Write a decision about a locked run in the open transaction; tells others on commit."""
     workflow = compiled(run.blueprint_id)
-    settled = Settled(run_id=run.id, workflow=workflow)
+    settled = Settled(run=run, workflow=workflow)
     change = Change(run=run, workflow=workflow, decision=decision, actor=actor)
     apply_change(change, Values(run, workflow), settled)
     transaction.on_commit(settled.send)

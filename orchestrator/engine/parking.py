@@ -50,7 +50,7 @@ def _write(
     run: RunRow, row: StepRow, decision: Decision, to: StepState, more: Mapping[str, object]
 ) -> None:
     workflow = compiled(run.blueprint_id)
-    settled = Settled(run_id=run.id, workflow=workflow)
+    settled = Settled(run=run, workflow=workflow)
     change = Change(run=run, workflow=workflow, decision=decision)
     change.subject = {
         "id": str(row.id),

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
-from uuid import UUID
 
 from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import Ref
+from orchestrator.models.rows import RunRow
 
 
 class Dispatcher(Protocol):
     """Sends wake-ups for READY work. Called after commit; must not raise when a broker is away:
     the READY rows are the truth and a sweep sends again."""
 
-    def dispatch(self, run_id: UUID, workflow: CompiledWorkflow, refs: Sequence[Ref]) -> None:
-        """Send what carries ``refs``."""
+    def dispatch(self, run: RunRow, workflow: CompiledWorkflow, refs: Sequence[Ref]) -> None:
+        """Send what carries ``refs``, under the run's correlation id and trace."""
         ...
 
     def depth(self, queue: str) -> int:
@@ -26,8 +26,9 @@ class Dispatcher(Protocol):
 class LaneControl(Protocol):
     """Tells a worker in a fused stretch whether to take the next step or to give way."""
 
-    def takes_next(self) -> bool:
-        """Whether the worker may claim another step in the same transaction."""
+    def takes_next(self, own_messages: Callable[[], int]) -> bool:
+        """Whether the worker may claim another step in the same transaction. ``own_messages``
+        counts the run's own that are on their way to the queue: nobody gives way to those."""
         ...
 
 

@@ -94,7 +94,7 @@ def _redispatch(found: tuple[UUID, list[Ref]]) -> bool:
             return False
         if run.state is RunState.PENDING:
             decision.run_state = RunState.PENDING  # a message sent is no step begun
-        settled = Settled(run_id=run_id, workflow=workflow)
+        settled = Settled(run=run, workflow=workflow)
         change = Change(run=run, workflow=workflow, decision=decision)
         apply_change(change, Values(run, workflow), settled)
     settled.send()

@@ -254,7 +254,7 @@ class _Act:
                 "cost": 0,
                 "bump": True,
             }
-        settled = Settled(run_id=run.id, workflow=self.workflow)
+        settled = Settled(run=run, workflow=self.workflow)
         apply_change(change, self.values, settled)
         if row is not None and change.subject is not None:
             _end_wait(row, run.id, settled)

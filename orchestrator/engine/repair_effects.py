@@ -35,7 +35,7 @@ def settle_in_doubt(
     effect, row = _held(run, order)
     end = _end(workflow, row, order)
     order = replace(order, step=row.key, scope=row.scope)
-    settled = Settled(run_id=run.id, workflow=workflow)
+    settled = Settled(run=run, workflow=workflow)
     report = RepairReport(
         action=order.action,
         step=row.key,
@@ -164,7 +164,7 @@ def _send_back(
         "cost": 0,
         "effect": _move(end, order),
     }
-    settled = Settled(run_id=run.id, workflow=workflow)
+    settled = Settled(run=run, workflow=workflow)
     apply_change(change, values, settled)
     close_loops(change, values, settled)
     return settled

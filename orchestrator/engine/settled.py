@@ -13,7 +13,7 @@ from orchestrator.crash import crash_point
 from orchestrator.engine import ports
 from orchestrator.engine.gates import cache
 from orchestrator.engine.work import Prepared
-from orchestrator.models.rows import StepRow
+from orchestrator.models.rows import RunRow, StepRow
 
 
 @dataclass(slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class Settled:
     """What follows once a settle is committed: messages to send, outbox rows to handle, and the
     attempt that the lane claimed in the same transaction."""
 
-    run_id: UUID
+    run: RunRow
     workflow: CompiledWorkflow
     dispatch: list[Ref] = field(default_factory=list)
     posted: list[int] = field(default_factory=list)
@@ -33,12 +33,17 @@ class Settled:
 
     children: list[Settled] = field(default_factory=list)
 
+    @property
+    def run_id(self) -> UUID:
+        """The run that was moved."""
+        return self.run.id
+
     def send(self) -> None:
         """Send the wake-ups, the children's too; call after commit."""
         refs = self._admitted()
         if refs:
             crash_point("send:before")
-            ports.dispatcher().dispatch(self.run_id, self.workflow, refs)
+            ports.dispatcher().dispatch(self.run, self.workflow, refs)
             crash_point("send:after")
         for child in self.children:
             child.send()

@@ -14,7 +14,7 @@ from django.db import connection, transaction
 
 from orchestrator.conf import engine_settings
 from orchestrator.core import planning
-from orchestrator.core.admission import Lane
+from orchestrator.core.admission import Lane, queued_on
 from orchestrator.core.decision import Ref
 from orchestrator.core.errors import InvariantBroken
 from orchestrator.core.gates import Gate, passing
@@ -75,7 +75,7 @@ def run_step(order: Order, control: LaneControl) -> int:
         done = work
         lane = Lane(
             queue=work.step.queue,
-            takes_next=engine_settings().fuse and control.takes_next(),
+            takes_next=engine_settings().fuse and control.takes_next(partial(_own_messages, work)),
             carried=order.carried,
         )
         work = outlast(partial(settle, work, answer, lane))
@@ -89,6 +89,10 @@ def _tell_service(done: Work, answer: Answer) -> None:
         breakers.note(done.step, done.row, answer.outcome)
     if done.row.passed:
         parking.hand_on(done.row.passed)
+
+
+def _own_messages(work: Work) -> int:
+    return queued_on(work.workflow, work.run.snapshot, work.step.queue)
 
 
 def _perform(work: Work) -> Answer:
@@ -156,7 +160,7 @@ def _taken(order: Order, taken: rows.Taken, at: datetime, asked_at: float) -> Wo
         row.fence, row.attempt = row.fence - 1, row.attempt - 1  # counted by the claim already
     values = Values(run, workflow)
     settled = Settled(
-        run_id=run.id,
+        run=run,
         workflow=workflow,
         claim=Ref(row.position, row.index),
         claim_row=row,
@@ -194,7 +198,7 @@ def _claim_found(found: tuple[RunRow, StepRow] | None) -> Work | None:
     change.passed = row.passed
     change.prepared = prepare(values, workflow.steps[row.position], row)
     settled = Settled(
-        run_id=run.id,
+        run=run,
         workflow=workflow,
         dispatch=decision.dispatch,
         claim=decision.claim,
@@ -229,6 +233,7 @@ def _work(settled: Settled, run: RunRow, values: Values) -> Work | None:
     row.fence += 1
     row.attempt += 1
     row.state = StepState.RUNNING
+    row.worker = worker_name()
     row.waiting_for = ""
     row.started_at = at
     row.input = settled.prepared.input
@@ -293,7 +298,7 @@ def _settle_alone(work: Work, answer: Answer, lane: Lane) -> tuple[Work | None] 
     mark_known_rows(change)
     crash_point("settled")
     settled = Settled(
-        run_id=run.id,
+        run=run,
         workflow=work.workflow,
         dispatch=decision.dispatch,
         claim=decision.claim,

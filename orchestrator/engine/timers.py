@@ -62,7 +62,7 @@ def _wake(run: RunRow, row: StepRow) -> Settled | None:
         logger.error("timer of step %s found no wait in the run's state", row.id)
         return None
     decision.events.insert(0, EventDraft("timer.fired", ref, {}))
-    settled = Settled(run_id=run.id, workflow=workflow)
+    settled = Settled(run=run, workflow=workflow)
     change = Change(run=run, workflow=workflow, decision=decision)
     change.subject = {
         "id": str(row.id),

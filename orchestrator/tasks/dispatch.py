@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from typing import Any
-from uuid import UUID
 
 from celery import chain, chord, current_app
 from celery.canvas import Signature
@@ -22,6 +21,7 @@ from orchestrator.core.canvas import (
 )
 from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import Ref
+from orchestrator.models.rows import RunRow
 from orchestrator.tasks.broker import broker_errors
 from orchestrator.tasks.depth import queue_depth
 from orchestrator.tasks.names import path_of
@@ -36,20 +36,20 @@ _WITH_RESULT: dict[str, Any] = {"ignore_result": False}
 class CeleryDispatcher:
     """Sends wake-ups through Celery. Fills the engine's ``Dispatcher`` port."""
 
-    def dispatch(self, run_id: UUID, workflow: CompiledWorkflow, refs: Sequence[Ref]) -> None:
+    def dispatch(self, run: RunRow, workflow: CompiledWorkflow, refs: Sequence[Ref]) -> None:
         """Send what carries ``refs``, in one batch. A broker that is away costs time, never work:
         the READY rows stand in the database and the sweep sends again."""
         canvases = compile_canvas(workflow, refs, fuse=engine_settings().fuse)
         try:
             with current_app.producer_or_acquire() as producer:
                 if len(canvases) == 1 and isinstance(canvases[0], Stretch):
-                    publish(run_id, workflow, canvases[0], producer)
+                    publish(run, workflow, canvases[0], producer)
                     return
                 with producer.batch():
                     for canvas in canvases:
-                        publish(run_id, workflow, canvas, producer)
+                        publish(run, workflow, canvas, producer)
         except broker_errors() as error:
-            logger.warning("run %s: wake-ups not sent (%s); the sweep sends again", run_id, error)
+            logger.warning("run %s: wake-ups not sent (%s); the sweep sends again", run.id, error)
 
     def depth(self, queue: str) -> int:
         """Messages waiting in the queue."""
@@ -57,30 +57,28 @@ class CeleryDispatcher:
 
 
 def publish(
-    run_id: UUID, workflow: CompiledWorkflow, canvas: Canvas, producer: Producer | None = None
+    run: RunRow, workflow: CompiledWorkflow, canvas: Canvas, producer: Producer | None = None
 ) -> None:
     """Send one tree."""
-    signature(run_id, workflow, canvas).apply_async(producer=producer, retry=False)
+    signature(run, workflow, canvas).apply_async(producer=producer, retry=False)
 
 
-def signature(run_id: UUID, workflow: CompiledWorkflow, canvas: Canvas) -> Signature[None]:
+def signature(run: RunRow, workflow: CompiledWorkflow, canvas: Canvas) -> Signature[None]:
     """The Celery form of a tree. Only chord headers store a result."""
     carried = list(carried_keys(workflow, canvas))
     match canvas:
         case Stretch():
-            return _message(run_id, workflow, canvas, carried)
+            return _message(run, workflow, canvas, carried)
         case Chain(links):
             return chain(
                 *(
-                    _message(run_id, workflow, link, _after(workflow, links, n))
+                    _message(run, workflow, link, _after(workflow, links, n))
                     for n, link in enumerate(links)
                 )
             )
         case Chord(headers, body):
-            heads = [
-                _message(run_id, workflow, head, carried).set(**_WITH_RESULT) for head in headers
-            ]
-            return chord(heads, _message(run_id, workflow, body, []))
+            heads = [_message(run, workflow, head, carried).set(**_WITH_RESULT) for head in headers]
+            return chord(heads, _message(run, workflow, body, []))
 
 
 def _after(workflow: CompiledWorkflow, links: Sequence[Stretch], n: int) -> list[str]:
@@ -88,7 +86,16 @@ def _after(workflow: CompiledWorkflow, links: Sequence[Stretch], n: int) -> list
 
 
 def _message(
-    run_id: UUID, workflow: CompiledWorkflow, stretch: Stretch, carried: list[str]
+    run: RunRow, workflow: CompiledWorkflow, stretch: Stretch, carried: list[str]
 ) -> Signature[None]:
-    message: Signature[None] = run_step.si(str(run_id), path_of(workflow, stretch.refs), carried)
-    return message.set(queue=stretch.queue)
+    message: Signature[None] = run_step.si(str(run.id), path_of(workflow, stretch.refs), carried)
+    return message.set(queue=stretch.queue, headers=headers_of(run))
+
+
+def headers_of(run: RunRow) -> dict[str, str]:
+    """What those who watch the broker, or trace through it, can tell a message's run by.
+
+    ``traceparent`` as W3C Trace Context spells it; Celery's own ``correlation_id`` is the task's.
+    """
+    headers = {"x-correlation-id": run.correlation_id}
+    return headers | {"traceparent": run.traceparent} if run.traceparent else headers

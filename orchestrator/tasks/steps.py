@@ -16,6 +16,7 @@ from django.db import InterfaceError, OperationalError, connection
 from orchestrator import engine
 from orchestrator.tasks.lanes import StretchControl
 from orchestrator.tasks.names import parse_path
+from orchestrator.tasks.slots import slots_of_worker
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +35,9 @@ def run_step(self: Task[..., None], run_id: str, path: str, carried: Sequence[st
     queue = (self.request.delivery_info or {}).get("routing_key") or "engine"
     order = engine.Order(run_id=UUID(run_id), key=key, scope=scope, carried=frozenset(carried))
     try:
-        if engine.run_step(order, StretchControl(queue)) == 0:
-            self.request.chain = None
+        with slots_of_worker().held(order.run_id) as seat:
+            if engine.run_step(order, StretchControl(queue, seat)) == 0:
+                self.request.chain = None
     except (OperationalError, InterfaceError):
         logger.warning("run %s: the database went away at %s; a sweep goes on", run_id, path)
         connection.close()

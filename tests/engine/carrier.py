@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from uuid import UUID
@@ -15,13 +15,14 @@ from orchestrator.conf import engine_settings
 from orchestrator.core.canvas import Chain, Chord, Stretch, carried_keys, compile_canvas
 from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import Ref
+from orchestrator.models.rows import RunRow
 from orchestrator.tasks.names import parse_path, path_of
 
 
 class Always:
     """A worker that never gives way."""
 
-    def takes_next(self) -> bool:
+    def takes_next(self, own_messages: Callable[[], int]) -> bool:
         return True
 
 
@@ -53,12 +54,12 @@ class Carrier:
         self.lose, self.double, self.shuffle = lose, double, shuffle
         self.damaged = False  # a test that changes rows by hand says so: no run is sound then
 
-    def dispatch(self, run_id: UUID, workflow: CompiledWorkflow, refs: Sequence[Ref]) -> None:
+    def dispatch(self, run: RunRow, workflow: CompiledWorkflow, refs: Sequence[Ref]) -> None:
         for canvas in compile_canvas(workflow, refs, fuse=engine_settings().fuse):
             carried = carried_keys(workflow, canvas)
 
             def message(stretch: Stretch, brings: tuple[str, ...]) -> Message:
-                return Message(run_id, path_of(workflow, stretch.refs), stretch.queue, brings)
+                return Message(run.id, path_of(workflow, stretch.refs), stretch.queue, brings)
 
             match canvas:
                 case Stretch():

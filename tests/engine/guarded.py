@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -55,5 +56,5 @@ def work_on(run_id: UUID, key: str = "a", control: engine.LaneControl | None = N
 class Never:
     """A worker that gives way at once."""
 
-    def takes_next(self) -> bool:
+    def takes_next(self, own_messages: Callable[[], int]) -> bool:
         return False

@@ -12,7 +12,6 @@ from django.db import connection
 from orchestrator import engine
 from orchestrator.core.definition import canonical_json, parse_document
 from orchestrator.models import Blueprint, Event, Run, Step, Timer
-from orchestrator.models.run import OPEN_STATES
 from tests.engine.carrier import Carrier
 from tests.engine.probes import Killed
 
@@ -86,13 +85,13 @@ def settle_down(
     """Beats and messages until no run is open; time is turned where nothing moves."""
     for _ in range(rounds):
         carrier.run_all()
-        if not Run.objects.filter(state__in=OPEN_STATES).exists():
+        if not Run.objects.open().exists():
             return
         engine.beat_once()
         if not carrier.messages:
             turn_time(by)
             engine.beat_once()
-    left = list(Run.objects.filter(state__in=OPEN_STATES).values_list("state", "waiting_for"))
+    left = list(Run.objects.open().values_list("state", "waiting_for"))
     raise AssertionError(f"runs go nowhere: {left}")
 
 

@@ -131,7 +131,7 @@ def test_a_forged_message_is_nothing(carrier: Carrier) -> None:
 
 
 class _Never:
-    def takes_next(self) -> bool:
+    def takes_next(self, own_messages: Callable[[], int]) -> bool:
         return False
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from tests.chaos import shapes
 from tests.chaos.meddler import PREFIX, parsed
-from tests.chaos.place import Place
+from tests.chaos.place import GIVEN, Place
+from tests.chaos.storm import CALLER
 from tests.tasks.conftest import CHORD, FuseEverywhere
+from workflows_app.triggering import start
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(180)]
 
@@ -80,6 +83,19 @@ def test_branches_before_a_join_are_a_chord_whose_body_is_the_join(quiet: Place)
         assert message["chord"]["options"]["queue"] == "tool"
         assert message["headers"]["ignore_result"] is False
         assert message["args"][2] == ["join"]
+
+
+def test_every_message_of_a_canvas_carries_the_correlation_id_and_the_trace(quiet: Place) -> None:
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    body = {"input": GIVEN, "correlation_id": "order-17"}
+    start(CALLER, shapes.CHAIN.name, body, key=str(uuid4()), traceparent=trace)
+
+    (message,) = messages(quiet, "tool")
+
+    links = [link["options"]["headers"] for link in message["chain"]]
+    for headers in (message["headers"], *links):
+        assert headers["x-correlation-id"] == "order-17"
+        assert headers["traceparent"] == trace
 
 
 def test_a_message_holds_names_and_no_data(quiet: Place) -> None:
