@@ -20,6 +20,7 @@ from uuid import UUID
 from django.db import DatabaseError, connection
 
 from orchestrator.conf import engine_settings
+from orchestrator.engine.work import worker_name
 from orchestrator.models import step_moves
 
 logger = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ class _Held:
     just before the statement that gave us the lease, or renewed it last."""
 
     fence: int
+    worker: str
     over_at: float
     since: float
 
@@ -56,7 +58,7 @@ class LeaseKeeper:
         the claim was asked for."""
         self._ensure_thread()
         with self._lock:
-            self._held[step_id] = _Held(fence, time.monotonic() + timeout_s, since)
+            self._held[step_id] = _Held(fence, worker_name(), time.monotonic() + timeout_s, since)
         try:
             yield
         finally:
@@ -94,7 +96,7 @@ class LeaseKeeper:
         if not held:
             return
         asked_at = time.monotonic()
-        wanted = [(step_id, one.fence) for step_id, one in held.items()]
+        wanted = [(step_id, one.fence, one.worker) for step_id, one in held.items()]
         try:
             renewed = step_moves.renew_leases(wanted, engine_settings().lease)
         except DatabaseError:

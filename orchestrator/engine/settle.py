@@ -137,6 +137,8 @@ def _subject_move(
         "to": str(subject.to),
         **usage_of(outcome),
     }
+    if row.state == StepState.RUNNING:
+        move["worker"] = row.worker
     if subject.to is StepState.COMPLETED:
         move["output"] = output_of(outcome)
         move["error"] = None
@@ -262,7 +264,7 @@ def carry_out(
     Closes the loops that this made whole, each by a decision of its own.
     """
     run, workflow = change.run, change.workflow
-    settled = Settled(run_id=run.id, workflow=workflow)
+    settled = Settled(run=run, workflow=workflow)
     apply_change(change, values, settled)
     consequences.write_consequences(change, row, outcome, settled, lost=lost)
     close_loops(change, values, settled, lane=lane)

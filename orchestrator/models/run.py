@@ -43,7 +43,9 @@ class Run(models.Model):
 
     id = models.UUIDField(primary_key=True)
     tenant = models.TextField()
-    blueprint = models.ForeignKey(Blueprint, models.PROTECT, related_name="runs")
+    blueprint = models.ForeignKey(
+        Blueprint, models.PROTECT, related_name="runs", db_constraint=False
+    )
     workflow = models.TextField()
     workflow_version = models.PositiveIntegerField()
     state = models.TextField(default=RunState.PENDING)

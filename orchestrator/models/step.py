@@ -26,7 +26,9 @@ class Step(models.Model):
     """
 
     id = models.UUIDField(primary_key=True)
-    run = models.ForeignKey(Run, models.CASCADE, related_name="steps", db_index=False)
+    run = models.ForeignKey(
+        Run, models.CASCADE, related_name="steps", db_index=False, db_constraint=False
+    )
     key = models.TextField()
     scope = models.TextField(default="", blank=True)
     position = models.PositiveIntegerField()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection, transaction
 
 from orchestrator import engine
+from orchestrator.core.admission import Lane
 from orchestrator.engine import steps
-from orchestrator.models import Run, Step, moves, rows
+from orchestrator.models import Run, Step, moves, rows, step_moves
 from tests.engine.carrier import Carrier
 from tests.engine.runs import count, ran, say, started, state
 
@@ -77,3 +79,41 @@ def test_who_waited_for_the_runs_lock_goes_on_from_what_there_is_then(carrier: C
     run, row = Run.objects.get(pk=run_id), Step.objects.get(run=run_id, key="a")
     assert (work.run.version, work.row.fence, work.row.attempt) == (run.version, row.fence, 1)
     assert run.state == "running"
+
+
+def test_of_two_workers_with_one_fence_only_the_one_in_the_row_may_write(carrier: Carrier) -> None:
+    """A server that crashed forgot the first claim and gave its fence out a second time."""
+    run_id = started({"a": say(1)})
+    first = steps.claim(engine.Order(run_id=run_id, key="a"))
+    assert first is not None
+    Step.objects.filter(run=run_id).update(worker="the second")
+    answer = steps.perform(first, max_items=10)
+    held = [(first.row.id, first.row.fence, first.row.worker)]
+
+    assert steps.settle(first, answer, Lane(queue="tool")) is None
+    assert step_moves.renew_leases(held, timedelta(hours=1)) == set()
+
+    row = Step.objects.get(run=run_id)
+    assert (row.state, row.output) == ("running", None)
+    assert [attempt.outcome for attempt in row.attempts.all()] == ["late"]
+
+
+def test_only_the_claim_of_a_message_may_be_forgotten_by_a_crash(carrier: Carrier) -> None:
+    """What takes nothing leaves the commit as it is."""
+    flushed: list[str] = []
+    with connection.cursor() as cursor:
+
+        def ask(statement: str, params: list[Any]) -> str:
+            with transaction.atomic():
+                cursor.execute("SET LOCAL synchronous_commit = on")
+                cursor.execute(statement, params)
+                cursor.execute("SHOW synchronous_commit")
+                (answer,) = cursor.fetchone()
+            return str(answer)
+
+        run_id = started({"a": say(1)})
+        take = "SELECT taken_at FROM orchestrator_take(%s, 'a', '', 'me', interval '15 s')"
+        flushed.append(ask(take, [run_id]))
+        flushed.append(ask(take, [run_id]))
+
+    assert flushed == ["off", "on"]  # taken, and then nothing was left to take

@@ -148,7 +148,9 @@ $$;
 -- paused, ending or with loops (then the compact state carries more than its bytes), READY steps
 -- that wait for a place, and steps with an effect, a loop or a wait (no plain_timeout_s).
 -- "guarded" says whether there is any gate. The layout of the compact state is that of
--- core/snapshot.py, format 2.
+-- core/snapshot.py, format 2. A claim is a promise of the database to a worker, not a fact about the
+-- business: it need not reach the disk before the body begins (ADR 0020). The settle flushes it with
+-- itself; lost in a crash, the step is READY as before and runs again.
 CREATE OR REPLACE FUNCTION orchestrator_take(
     p_run uuid, p_key text, p_scope text, p_worker text, p_lease interval
 ) RETURNS TABLE (taken_at timestamptz, taken_version bigint, guarded boolean)
@@ -195,6 +197,7 @@ BEGIN
         RETURN;
     END IF;
     n_running := get_byte(c, 7) + 256 * get_byte(c, 8) + 1;
+    PERFORM set_config('synchronous_commit', 'off', true);
     c := set_byte(c, 9 + s.position, 2);
     c := set_byte(set_byte(c, 7, n_running & 255), 8, n_running >> 8);
     limit_at := t + make_interval(secs => s.plain_timeout_s);
@@ -214,7 +217,9 @@ BEGIN
 END
 $$;
 
--- The guarded move of one step. Fields that are not named stay as they are.
+-- The guarded move of one step. Fields that are not named stay as they are. With "worker" the step
+-- must be held by that one: a claim is not flushed by itself (see orchestrator_take), so a server
+-- that crashes may forget it, and give its fence out again.
 CREATE OR REPLACE FUNCTION orchestrator_move_step(p_run uuid, m jsonb, t timestamptz)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -247,7 +252,8 @@ BEGIN
         tokens_out = s.tokens_out + coalesce((m ->> 'tokens_out')::bigint, 0),
         model = coalesce(m ->> 'model', s.model)
     WHERE s.id = (m ->> 'id')::uuid AND s.run_id = p_run AND s.state = m ->> 'from'
-      AND s.fence = (m ->> 'fence')::bigint;
+      AND s.fence = (m ->> 'fence')::bigint
+      AND (NOT m ? 'worker' OR s.worker = m ->> 'worker');
     IF NOT FOUND THEN
         RAISE EXCEPTION 'step % is not % with fence %', m ->> 'id', m ->> 'from', m ->> 'fence'
             USING ERRCODE = 'OR002';

@@ -14,14 +14,23 @@ OWNER_GUARDS = (
         cuts=(
             Cut(
                 APPLY,
-                "AND s.state = m ->> 'from'\n      AND s.fence = (m ->> 'fence')::bigint;",
-                "AND s.state = m ->> 'from';",
+                "AND s.fence = (m ->> 'fence')::bigint\n      AND (NOT m ? 'worker'",
+                "AND (NOT m ? 'worker'",
             ),
         ),
         tests=(
             f"{HERE}test_a_write_with_an_older_fence_changes_nothing",
             "tests/engine/test_recovery.py"
             "::test_a_late_result_while_the_other_worker_still_works_changes_nothing",
+        ),
+    ),
+    Guard(
+        name="one holder",
+        what="of two workers that were given one fence only the one in the row settles",
+        cuts=(Cut(APPLY, "AND (NOT m ? 'worker' OR s.worker = m ->> 'worker');", "AND true;"),),
+        tests=(
+            "tests/engine/test_taking.py"
+            "::test_of_two_workers_with_one_fence_only_the_one_in_the_row_may_write",
         ),
     ),
     Guard(
@@ -45,8 +54,8 @@ OWNER_GUARDS = (
         cuts=(
             Cut(
                 "orchestrator/models/step_moves.py",
-                "WHERE s.id = x.id AND s.fence = x.fence AND s.state = 'running' RETURNING s.id",
-                "WHERE s.id = x.id AND s.state = 'running' RETURNING s.id",
+                "WHERE s.id = x.id AND s.fence = x.fence AND s.worker",
+                "WHERE s.id = x.id AND s.worker",
             ),
         ),
         tests=(f"{HERE}test_who_lost_its_lease_renews_nothing",),
