@@ -20,7 +20,6 @@ from uuid import UUID
 from django.db import DatabaseError, connection
 
 from orchestrator.conf import engine_settings
-from orchestrator.engine.work import worker_name
 from orchestrator.models import step_moves
 
 logger = logging.getLogger(__name__)
@@ -52,13 +51,13 @@ class LeaseKeeper:
 
     @contextmanager
     def holding(
-        self, step_id: UUID, fence: int, *, timeout_s: float, since: float
+        self, step_id: UUID, fence: int, *, worker: str, timeout_s: float, since: float
     ) -> Iterator[None]:
         """Keep the lease for as long as the body runs. ``since``: ``time.monotonic()`` just before
         the claim was asked for."""
         self._ensure_thread()
         with self._lock:
-            self._held[step_id] = _Held(fence, worker_name(), time.monotonic() + timeout_s, since)
+            self._held[step_id] = _Held(fence, worker, time.monotonic() + timeout_s, since)
         try:
             yield
         finally:

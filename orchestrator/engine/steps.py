@@ -67,7 +67,11 @@ def run_step(order: Order, control: LaneControl) -> int:
             logger.warning("step %s: this process stood still past its lease", work.row.id)
             break
         with keeper.holding(
-            work.row.id, work.row.fence, timeout_s=work.step.timeout_s, since=work.asked_at
+            work.row.id,
+            work.row.fence,
+            worker=work.row.worker,
+            timeout_s=work.step.timeout_s,
+            since=work.asked_at,
         ):
             answer = _perform(work)
         crash_point("performed")
