@@ -90,8 +90,8 @@ EFFECT_GUARDS = (
         cuts=(
             Cut(
                 "orchestrator/engine/effects.py",
-                "        case Unknown():\n            return _by_rule(plan.key, step, reason)",
-                "        case Unknown():\n            return Answered(outcome=outcome, effect="
+                "    if not may_resend(step):\n        return _by_rule(plan.key, step, reason)",
+                "    if not may_resend(step):\n        return Answered(outcome=outcome, effect="
                 "EffectEnd(key=plan.key, status=EffectStatus.NOT_APPLIED))",
             ),
         ),

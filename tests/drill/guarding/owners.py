@@ -127,8 +127,8 @@ OWNER_GUARDS = (
         cuts=(
             Cut(
                 "orchestrator/core/planning.py",
-                'nothing now."""\n    if snapshot.paused or not _is_ready(snapshot, ref):',
-                'nothing now."""\n    if not _is_ready(snapshot, ref):',
+                "halted = snapshot.paused or snapshot.verdict is not None",
+                "halted = snapshot.verdict is not None",
             ),
         ),
         tests=("tests/engine/test_taking.py::test_nothing_is_taken_while_the_run_is_paused",),
