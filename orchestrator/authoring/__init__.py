@@ -8,6 +8,7 @@ from orchestrator.authoring.context import ToolContext
 from orchestrator.authoring.errors import (
     ArgumentMismatch,
     DuplicateTool,
+    EffectInDoubt,
     Permanent,
     RateLimited,
     ToolDefinitionError,
@@ -22,6 +23,7 @@ from orchestrator.core.comparing import Listed
 __all__ = [
     "ArgumentMismatch",
     "DuplicateTool",
+    "EffectInDoubt",
     "Listed",
     "Permanent",
     "RateLimited",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Literal, Protocol
 
 
 class ToolContext(Protocol):
@@ -55,6 +55,23 @@ class ToolContext(Protocol):
 
     def heartbeat(self) -> None:
         """Say that the work goes on; raises when the step was taken away from this worker."""
+        ...
+
+    def call_tool(
+        self,
+        name: str,
+        input: Any,  # noqa: A002 - the word of the contract
+        effect_key: str | None = None,
+        *,
+        on_doubt: Literal["review", "resend"] = "review",
+    ) -> Any:
+        """Call another tool and give its output. With ``effect_key`` the call is an effect of its
+        own: intent and receipt are committed around it, and an attempt that follows a dead one
+        finds the receipt and does not call again.
+
+        Raises what that tool means: ``Transient``, ``RateLimited``, ``Permanent``, or
+        ``EffectInDoubt``. An agent may call only what its step lists in ``tools``.
+        """
         ...
 
     def time_left(self) -> float:

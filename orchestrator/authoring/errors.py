@@ -44,6 +44,13 @@ class Permanent(ToolError):
     code = "permanent"
 
 
+class EffectInDoubt(ToolError):
+    """Nobody can tell what became of a call made by ``ctx.call_tool``. Let it pass: the step waits
+    for a person, whatever the body goes on to do."""
+
+    code = "effect_in_doubt"
+
+
 class ArgumentMismatch(OrchestratorError):
     """The step's input does not fit the tool's parameters.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
@@ -61,10 +61,30 @@ class Log:
     """The lines still to come."""
 
     def __init__(self, lines: Iterable[Recorded]) -> None:
-        self._lines = iter(lines)
+        self._beside: dict[int, int] = {}
+        self._trailing = 0
+        self._lines = self._decisive(lines)
         self._ahead: list[Recorded] = []
         self._at = 0
-        self.last = 0
+        self._last = 0
+
+    @property
+    def last(self) -> int:
+        """The sequence of the last line so far; at the end, of the whole history."""
+        return self._last + self._trailing
+
+    def _decisive(self, lines: Iterable[Recorded]) -> Iterator[Recorded]:
+        """Without the calls that bodies made: facts from which no decision follows."""
+        n_beside = 0
+        for line in lines:
+            if line.type.startswith("call."):
+                n_beside += 1
+                continue
+            if n_beside:
+                self._beside[line.seq] = n_beside
+                n_beside = 0
+            yield line
+        self._trailing = n_beside
 
     def peek(self, ahead: int = 0) -> Recorded | None:
         """The line that is ``ahead`` lines away; None past the end."""
@@ -80,15 +100,16 @@ class Log:
         """Go on by one line, which was looked at before; sequences have no gaps."""
         line = self._ahead[self._at]
         self._at += 1
-        if line.seq != self.last + 1:
+        expected = self._last + 1 + self._beside.pop(line.seq, 0)
+        if line.seq != expected:
             raise Diverged(
                 Difference(
                     sequence=line.seq,
-                    expected=f"sequence {self.last + 1}",
+                    expected=f"sequence {expected}",
                     recorded=f"sequence {line.seq}: {shown(line)}",
                 )
             )
-        self.last = line.seq
+        self._last = line.seq
         return line
 
 

@@ -75,6 +75,8 @@ def _settle_effect(replay: Replay, head: Recorded) -> None:
     """A person found out about an effect in doubt; that of a step which is over is only noted."""
     if not head.step:
         replay.note()
+    elif head.payload.get("nested"):  # the body looks again, and finds what is known by now
+        _look_again(replay, head, before=1)
     elif head.payload["outcome"] == "applied":
         settle_behind(replay, 1)
     else:
@@ -85,10 +87,13 @@ def _send_back(replay: Replay, head: Recorded) -> None:
     effect = replay.log.peek(1)
     if effect is None or effect.type != "effect.not_applied":
         diverge(effect or head, "effect.not_applied", effect)
+    _look_again(replay, head, before=2)
+
+
+def _look_again(replay: Replay, head: Recorded, *, before: int) -> None:
     ref = replay.ref(head)
     row = replay.row(head, ref)
-    wish = _wish(replay)
-    replay.follow(repairing.send_back(wish, ref), before=2)
+    replay.follow(repairing.send_back(_wish(replay), ref), before=before)
     row.n_retries = row.n_lost = 0
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from orchestrator.authoring import registry
-from orchestrator.core.compiled import StepPlan
 from orchestrator.core.decision import EventDraft, Ref
 from orchestrator.core.effects import (
     Course,
@@ -37,6 +36,20 @@ _EVENTS = {
 }
 
 
+class Acting(Protocol):
+    """What acts: a step of the workflow, or one call that a body makes."""
+
+    @property
+    def type(self) -> str:
+        """The step type."""
+        ...
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The block of the document; ``tool`` and ``effect`` are looked at."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
     """What an attempt answered, and what the settle writes about its effect (None: nothing)."""
@@ -46,7 +59,7 @@ class Answered:
 
 
 def plan_effect(
-    *, tenant: str, step: StepPlan, key: str, data: Any, step_id: UUID | None
+    *, tenant: str, step: Acting, key: str, data: Any, step_id: UUID | None
 ) -> EffectPlan:
     """What the attempt will do about its effect, from what is stored under the key; reads only."""
     tool = str(step.config.get("tool", step.type))
@@ -63,7 +76,7 @@ def plan_effect(
 
 
 def apply_effect(
-    plan: EffectPlan, step: StepPlan, context: StepContext, call: Callable[[], Outcome]
+    plan: EffectPlan, step: Acting, context: StepContext, call: Callable[[], Outcome]
 ) -> Answered:
     """Bring the effect about, once. ``call`` runs the step's body; the intent is committed."""
     match plan.course:
@@ -98,7 +111,7 @@ def _busy(plan: EffectPlan) -> Failed:
 
 
 def _settle_doubt(
-    plan: EffectPlan, step: StepPlan, context: StepContext, call: Callable[[], Outcome]
+    plan: EffectPlan, step: Acting, context: StepContext, call: Callable[[], Outcome]
 ) -> Answered:
     """An earlier attempt may have called: look it up before anything else."""
     match _look_up(context):
@@ -119,7 +132,7 @@ def _look_up(context: StepContext) -> Applied | NotApplied | Unknown:
     return found
 
 
-def _conclude(plan: EffectPlan, step: StepPlan, context: StepContext, outcome: Outcome) -> Answered:
+def _conclude(plan: EffectPlan, step: Acting, context: StepContext, outcome: Outcome) -> Answered:
     """What the call's outcome says about the effect."""
     if isinstance(outcome, Succeeded):
         return _applied(plan, outcome.output, outcome)
@@ -140,7 +153,7 @@ def _conclude(plan: EffectPlan, step: StepPlan, context: StepContext, outcome: O
 
 
 def _looked_up(
-    plan: EffectPlan, step: StepPlan, context: StepContext, outcome: Failed
+    plan: EffectPlan, step: Acting, context: StepContext, outcome: Failed
 ) -> Answered | None:
     """What the tool finds out about a call that failed; None: nobody can tell, or it can wait for
     the next attempt."""
@@ -156,7 +169,7 @@ def _looked_up(
             return None
 
 
-def may_resend(step: StepPlan) -> bool:
+def may_resend(step: Acting) -> bool:
     """Whether the same key may be sent again while nobody can tell."""
     return is_idempotent(step) or on_doubt(step) == "resend"
 
@@ -166,7 +179,7 @@ def _applied(plan: EffectPlan, output: Any, outcome: Succeeded | None = None) ->
     return Answered(outcome=outcome or Succeeded(output=output), effect=receipt)
 
 
-def _by_rule(key: str, step: StepPlan, reason: str) -> Answered:
+def _by_rule(key: str, step: Acting, reason: str) -> Answered:
     """Nobody can tell: a person decides, or the document says to go on without."""
     if on_doubt(step) == "skip":
         given_up = EffectEnd(key=key, status=EffectStatus.GIVEN_UP, reason=reason)
@@ -176,14 +189,14 @@ def _by_rule(key: str, step: StepPlan, reason: str) -> Answered:
     return Answered(outcome=Waiting(kind="review", why=why), effect=doubt)
 
 
-def after_loss(step: StepPlan, step_id: UUID, failure: Failed) -> Answered:
+def after_loss(step: Acting, step_id: UUID, failure: Failed) -> Answered:
     """The attempt ended without a word (its worker was lost, its time is over); what that means
     for an intent that it held."""
     key = effect_rows.held_key(step_id)
     return Answered(outcome=failure) if key is None else of_lost(step, key, failure)
 
 
-def of_lost(step: StepPlan, key: str, failure: Failed) -> Answered:
+def of_lost(step: Acting, key: str, failure: Failed) -> Answered:
     """An attempt that ended without a word held an intent: a later attempt looks it up, or a
     person does."""
     reason = failure.error.message
@@ -193,34 +206,40 @@ def of_lost(step: StepPlan, key: str, failure: Failed) -> Answered:
     return _by_rule(key, step, reason)
 
 
-def is_idempotent(step: StepPlan) -> bool:
+def is_idempotent(step: Acting) -> bool:
     """Whether the tool may be called again with the same key."""
     name = str(step.config.get("tool", ""))
     return name in registry and registry.get(name).idempotent
 
 
-def can_look_up(step: StepPlan) -> bool:
+def can_look_up(step: Acting) -> bool:
     """Whether the tool can tell what became of its effect."""
     name = str(step.config.get("tool", ""))
     return name in registry and registry.get(name).reconciles
 
 
-def on_doubt(step: StepPlan) -> str:
+def on_doubt(step: Acting) -> str:
     """The document's rule for an effect that nobody can tell: review, resend or skip."""
     return str(step.config.get("effect", {}).get("on_doubt", "review"))
 
 
 def effect_event(ref: Ref, end: EffectEnd) -> EventDraft:
     """The line of history about the effect's end."""
+    kind, payload = effect_line(end)
+    return EventDraft(kind, ref, payload)
+
+
+def effect_line(end: EffectEnd) -> tuple[str, dict[str, Any]]:
+    """Type and payload of that line."""
     payload: dict[str, Any] = {"key": end.key}
     if end.already:
-        return EventDraft("effect.found", ref, payload)
+        return "effect.found", payload
     if end.status is EffectStatus.APPLIED:
         payload["external_ref"] = external_ref(end.response)
         payload["response_hash"] = response_hash(end.response)
     if end.reason:
         payload["reason"] = shown_reason(end.reason)
-    return EventDraft(_EVENTS[end.status], ref, payload)
+    return _EVENTS[end.status], payload
 
 
 def effect_move(end: EffectEnd) -> dict[str, Any]:

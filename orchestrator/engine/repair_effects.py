@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from orchestrator.core import repairing
 from orchestrator.core.compiled import CompiledWorkflow
@@ -46,19 +46,25 @@ def settle_in_doubt(
         effects={"found": [], "called": [], "looked_up": [], "undone": []},
     )
     waits = row.state == StepState.WAITING
-    if waits and end.status is EffectStatus.NOT_APPLIED:
+    applied = end.status is EffectStatus.APPLIED
+    again = waits and (effect.nested or not applied)
+    if again:
         report.reruns, report.starts = [row.key], [row.key]
-        report.effects["called"].append(end.key)
-    elif end.status is EffectStatus.APPLIED:
+    if applied:
         report.effects["found"].append(end.key)
+    elif again:
+        report.effects["called"].append(end.key)
     if preview:
         return report, settled
     if not waits:
         _note(run, workflow, row, effect, end, order)
-    elif end.status is EffectStatus.APPLIED:
+    elif not again:
         settled = _complete(run, workflow, values, row, end, order)
     else:
-        settled = _send_back(run, workflow, values, row, end, order)
+        told = [_event(workflow, row, order), effect_event(Ref(row.position, row.index), end)]
+        settled = _send_back(
+            _Again(run, workflow, values, row), order, _move(end, order), _told(effect, told)
+        )
     return report, settled
 
 
@@ -136,20 +142,31 @@ def _complete(
     return carry_out(change, values, row, outcome)
 
 
-def _send_back(
-    run: RunRow,
-    workflow: CompiledWorkflow,
-    values: Values,
-    row: StepRow,
-    end: EffectEnd,
-    order: Order,
-) -> Settled:
+def _told(effect: HeldEffect, told: list[EventDraft]) -> list[EventDraft]:
+    """The lines of history; of a call that the body made they say so: the body looks again."""
+    if effect.nested:
+        told[0].payload |= {"nested": True}
+        told[1].type = told[1].type.replace("effect.", "call.")
+    return told
+
+
+class _Again(NamedTuple):
+    """A step that waits, and is to run again."""
+
+    run: RunRow
+    workflow: CompiledWorkflow
+    values: Values
+    row: StepRow
+
+
+def _send_back(step: _Again, order: Order, move: dict[str, Any], told: list[EventDraft]) -> Settled:
+    run, workflow, values, row = step
     ref = Ref(row.position, row.index)
     stored = repairing.stored_state((), {})
     decision = repairing.send_back(
         Wish(workflow=workflow, snapshot=run.snapshot, stored=stored, conditions=values), ref
     )
-    decision.events[:0] = [_event(workflow, row, order), effect_event(ref, end)]
+    decision.events[:0] = told
     change = Change(run=run, workflow=workflow, decision=decision, actor=order.actor)
     subject = decision.subject
     assert subject is not None
@@ -162,7 +179,7 @@ def _send_back(
         "n_retries": 0,
         "n_lost": 0,
         "cost": 0,
-        "effect": _move(end, order),
+        "effect": move,
     }
     settled = Settled(run=run, workflow=workflow)
     apply_change(change, values, settled)

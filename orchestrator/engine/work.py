@@ -22,6 +22,7 @@ from orchestrator.core.schemas import compile_schema
 from orchestrator.core.settling import Expanded
 from orchestrator.crash import crash_point
 from orchestrator.engine import effects
+from orchestrator.engine.calls import Caller, call_tool
 from orchestrator.engine.leases import keeper
 from orchestrator.engine.values import Values
 from orchestrator.executors.base import StepContext
@@ -223,7 +224,8 @@ def step_context(work: Work) -> StepContext:
             return compile_expression(value, names=None).evaluate(scope)
         return compile_template(value, names=None).render(scope)
 
-    return StepContext(
+    caller = Caller(run_id=run.id, step_id=row.id, name=row.key + row.scope, fence=row.fence)
+    context = StepContext(
         run_id=str(run.id),
         tenant=run.tenant,
         workflow=run.workflow,
@@ -243,7 +245,9 @@ def step_context(work: Work) -> StepContext:
         deadline=work.deadline,
         started_at=work.at,
         heartbeat=_no_heartbeat,
+        call_tool=lambda request: call_tool(caller, context, request),
     )
+    return context
 
 
 def _no_heartbeat() -> None:

@@ -11,6 +11,21 @@ from orchestrator.core.outcomes import Answer, Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRequest:
+    """A call of another tool from inside a body. ``effect_key`` None: the call has no effect;
+    ``on_doubt`` is ``review`` or ``resend``, as in a document."""
+
+    tool: str
+    input: Any
+    effect_key: str | None = None
+    on_doubt: str = "review"
+
+
+def _no_calls(request: ToolRequest) -> Outcome:
+    raise TypeError(f"nothing here can call {request.tool}: this attempt has no engine behind it")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepContext:
     """Everything one attempt may know. Built by the engine before the body runs.
 
@@ -19,6 +34,8 @@ class StepContext:
     ``steps``, ``run``, ``trigger``, in loops also ``item``, ``index``, ``previous``);
     ``render`` evaluates a template (``${{ }}``) or, with ``bare=True``, a CEL text against
     ``scope`` and raises ``ConditionError``. ``deadline`` is the end of this attempt (UTC).
+    ``call_tool`` calls another tool, with intent and receipt of its own, and answers
+    ``Succeeded``, ``Failed``, or ``Waiting`` when nobody can tell what became of it.
     """
 
     run_id: str
@@ -40,6 +57,7 @@ class StepContext:
     deadline: datetime
     started_at: datetime
     heartbeat: Callable[[], None]
+    call_tool: Callable[[ToolRequest], Outcome] = _no_calls
 
 
 class Executor(Protocol):

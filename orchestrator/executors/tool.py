@@ -7,11 +7,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 from orchestrator.adapters import secrets
 from orchestrator.authoring import (
     ArgumentMismatch,
+    EffectInDoubt,
     Permanent,
     RateLimited,
     ToolSpec,
@@ -21,8 +22,8 @@ from orchestrator.authoring import (
 )
 from orchestrator.core.errors import ErrorClass, StepError
 from orchestrator.core.literals import not_literal
-from orchestrator.core.outcomes import Answer, Failed, Outcome, Succeeded
-from orchestrator.executors.base import StepContext
+from orchestrator.core.outcomes import Answer, Failed, Outcome, Succeeded, Waiting
+from orchestrator.executors.base import StepContext, ToolRequest
 from orchestrator.executors.json_output import NotJson, output_error, plain_json
 
 logger = logging.getLogger(__name__)
@@ -42,12 +43,13 @@ _DEFECTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """The ``ToolContext`` of one attempt."""
+    """The ``ToolContext`` of one attempt. ``doubts``: why calls it made wait for a person."""
 
     step: StepContext
     deadline: datetime
     allowed_s: float
     began: float = field(default_factory=time.monotonic)
+    doubts: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, step: StepContext, spec: ToolSpec) -> ToolCall:
@@ -105,6 +107,28 @@ class ToolCall:
         """Say that the work goes on."""
         self.step.heartbeat()
 
+    def call_tool(
+        self,
+        name: str,
+        input: Any,  # noqa: A002 - the word of the contract
+        effect_key: str | None = None,
+        *,
+        on_doubt: Literal["review", "resend"] = "review",
+    ) -> Any:
+        """The other tool's output; see ``ToolContext``."""
+        request = ToolRequest(tool=name, input=input, effect_key=effect_key, on_doubt=on_doubt)
+        outcome = self.step.call_tool(request)
+        match outcome:
+            case Succeeded(output=output):
+                return output
+            case Waiting(why=why):
+                self.doubts.append(why)
+                raise EffectInDoubt(why)
+            case Failed():
+                raise _raised(outcome)
+            case _:
+                raise TypeError(f"tool {name} answered {type(outcome).__name__}")
+
     def time_left(self) -> float:
         """Seconds until the deadline, never negative."""
         return max(0.0, self.allowed_s - (time.monotonic() - self.began))
@@ -144,9 +168,27 @@ class ToolExecutor:
         raise TypeError(f"a tool step takes no answer, but got one of kind {answer.kind}")
 
 
+def _raised(failed: Failed) -> Exception:
+    """The failure of a call, as its tool raised it."""
+    error, words = failed.error, failed.error.message
+    if error.error_class is ErrorClass.RATE_LIMIT:
+        return RateLimited(words, retry_after=failed.retry_after)
+    if error.error_class is ErrorClass.TRANSIENT:
+        certain = bool((error.details or {}).get("not_applied"))
+        return Transient(words, failed.retry_after, not_applied=certain)
+    return Permanent(words)
+
+
 def _call(spec: ToolSpec, context: StepContext) -> Outcome:
+    call = ToolCall.of(context, spec)
+    outcome = _answer(spec, context, call)
+    # A person must find out, even where the body went on as if nothing had been in doubt.
+    return Waiting(kind="review", why=call.doubts[0]) if call.doubts else outcome
+
+
+def _answer(spec: ToolSpec, context: StepContext, call: ToolCall) -> Outcome:
     try:
-        return Succeeded(output=spec.call(ToolCall.of(context, spec), context.input))
+        return Succeeded(output=spec.call(call, context.input))
     except ArgumentMismatch as error:
         return _not_applied(
             ErrorClass.SCHEMA_ERROR,

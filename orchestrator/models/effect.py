@@ -17,6 +17,7 @@ class Effect(models.Model):
     The row is the intent, committed before the call; ``response``, ``response_hash`` and
     ``external_ref`` are the receipt, written in the transaction that completes the step.
     ``step`` and ``fence`` name the attempt that holds it, ``reason`` why it is in doubt.
+    ``nested``: it is a call that the step's body made, not the step's own effect.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -34,6 +35,7 @@ class Effect(models.Model):
     reason = models.TextField(default="", blank=True)
     intended_at = models.DateTimeField()
     settled_at = models.DateTimeField(null=True)
+    nested = models.BooleanField(default=False, db_default=False)
 
     class Meta:
         constraints = [

@@ -37,11 +37,12 @@ def find_effect(tenant: str, key: str, *, step_id: UUID | None) -> StoredEffect 
 
 
 def held_key(step_id: UUID) -> str | None:
-    """The key of the effect that the step intended and that has no receipt yet."""
+    """The key of the step's own effect that it intended and that has no receipt yet. Calls that its
+    body made are found again by the body itself."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT idempotency_key FROM orchestrator_effect"
-            " WHERE step_id = %s AND status IN ('intended', 'in_doubt')",
+            " WHERE step_id = %s AND status IN ('intended', 'in_doubt') AND NOT nested",
             [step_id],
         )
         row = cursor.fetchone()

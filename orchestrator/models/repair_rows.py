@@ -198,18 +198,19 @@ def what_ran(run_id: UUID, positions: list[int], loops: list[int]) -> Ran:
 
 @dataclass(frozen=True, slots=True)
 class HeldEffect:
-    """An effect of the run, with the step that holds it."""
+    """An effect of the run, with the step that holds it; ``nested``: a call that its body made."""
 
     id: int
     status: str
     step_id: UUID
+    nested: bool
 
 
 def find_effect(run_id: UUID, key: str) -> HeldEffect | None:
     """The run's effect of that key."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT id, status, step_id FROM orchestrator_effect"
+            "SELECT id, status, step_id, nested FROM orchestrator_effect"
             " WHERE run_id = %s AND idempotency_key = %s",
             [run_id, key],
         )
