@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+from datetime import timedelta
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,7 @@ from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from orchestrator.core.durations import parse_duration
 from orchestrator.core.routing import Place, QueueRoute, queue_type
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -86,6 +88,9 @@ class Environment(BaseSettings):
     replay_gate_percent: float = Field(
         100, ge=0, le=100, description="identical replays of a day below which an alert opens"
     )
+    orchestrator_effect_retention: str | None = Field(
+        None, description="forget receipts of ended runs after this, e.g. 400d; not set: never"
+    )
     extra_queues: CommaList = Field(
         (), description="comma list such as tool.erp, agent.opus, tool@eu beside the six"
     )
@@ -131,6 +136,13 @@ class Environment(BaseSettings):
         wrong = [name for name in value if not all(p.isidentifier() for p in name.split("."))]
         if wrong:
             raise ValueError(f"not dotted Python names: {', '.join(wrong)}")
+        return value
+
+    @field_validator("orchestrator_effect_retention")
+    @classmethod
+    def _is_long(cls, value: str | None) -> str | None:
+        if value is not None and parse_duration(value) < timedelta(days=1):
+            raise ValueError("must be at least 1d: a receipt keeps an effect from happening twice")
         return value
 
     @field_validator("extra_queues")

@@ -12,6 +12,7 @@ from django.conf import settings
 from django.core.signals import setting_changed
 
 from orchestrator.core.breaker import BreakerPolicy
+from orchestrator.core.durations import parse_duration
 from orchestrator.core.routing import QueueRoute
 
 
@@ -21,7 +22,8 @@ class EngineSettings:
 
     A fused stretch gives way after ``stretch_steps`` steps or ``stretch_time``; when others wait
     on the queue, after ``stretch_polite`` and ``polite_steps`` (giving way costs a message, a
-    claim and a commit, so it is not done every other step).
+    claim and a commit, so it is not done every other step). ``effect_retention`` None: receipts,
+    and with them their keys, are kept for ever.
     """
 
     fuse: bool = True
@@ -36,6 +38,7 @@ class EngineSettings:
     max_depth_of_queue: int = 1000
     queue_routes: tuple[QueueRoute, ...] = ()
     breaker: BreakerPolicy = field(default_factory=BreakerPolicy)
+    effect_retention: timedelta | None = None
     max_depth: int = 8
     max_items: int = 10_000
     replay_gate_percent: float = 100.0
@@ -55,11 +58,16 @@ def engine_settings() -> EngineSettings:
         queue_routes=tuple(QueueRoute(**rule) for rule in given.get("QUEUE_ROUTES", ())),
         breaker=BreakerPolicy(**given.get("BREAKER", {})),
         gates_fresh=timedelta(seconds=given.get("GATES_SECONDS", 1)),
+        effect_retention=_duration(given.get("EFFECT_RETENTION")),
         max_depth=int(given.get("MAX_DEPTH", 8)),
         max_items=int(given.get("MAX_ITEMS", 10_000)),
         replay_gate_percent=float(given.get("REPLAY_GATE_PERCENT", 100)),
         subscribers=dict(given.get("SUBSCRIBERS", {})),
     )
+
+
+def _duration(text: str | None) -> timedelta | None:
+    return None if text is None else parse_duration(text)
 
 
 def _forget(*, setting: str, **_: Any) -> None:

@@ -109,6 +109,7 @@ ORCHESTRATOR: dict[str, Any] = {
     "RENEW_SECONDS": ENV.renew_seconds,
     "REPLAY_GATE_PERCENT": ENV.replay_gate_percent,
     "FUSE": ENV.orchestrator_fuse,
+    "EFFECT_RETENTION": ENV.orchestrator_effect_retention,
     "QUEUES": ENV.queues,
     "QUEUE_ROUTES": ENV.orchestrator_queue_routes,
     "HELD": ENV.orchestrator_held,

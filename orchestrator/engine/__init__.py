@@ -10,6 +10,7 @@ from orchestrator.engine.blueprints import compiled, pinned_digest, register_blu
 from orchestrator.engine.control import cancel_run, pause_run, resume_run
 from orchestrator.engine.explaining import length
 from orchestrator.engine.family import cancel_children, tell_parent
+from orchestrator.engine.forgetting import forget_old_effects
 from orchestrator.engine.holds import (
     QUOTA_SCOPES,
     drop_quota,
@@ -61,6 +62,7 @@ __all__ = [
     "deliver_decision",
     "drop_quota",
     "failed_lately",
+    "forget_old_effects",
     "hold",
     "hold_at_boot",
     "item_pictures",

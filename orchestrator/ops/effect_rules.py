@@ -26,6 +26,7 @@ SELECT x.run_id, x.step, format('effect %%L: a receipt at %%s without an intent 
   LEFT JOIN orchestrator_effect e ON e.tenant = r.tenant AND e.idempotency_key = x.key
  WHERE x.receipt IS NOT NULL
    AND NOT coalesce(x.intent < x.receipt, e.intended_at < x.receipt_at, false)
+   AND NOT coalesce(r.finished_at < orchestrator_now() - %(keep)s::interval, false)
 """
 # I3: a key has one receipt, and it is this run's: two runs with a receipt for one key would both
 # have it in their history, but the row can name one of them only.
@@ -38,7 +39,8 @@ SELECT v.run_id, v.step, format('effect %%L: %%s receipts here, its row is %%s o
          GROUP BY run_id, payload ->> 'key') v
   JOIN orchestrator_run r ON r.id = v.run_id
   LEFT JOIN orchestrator_effect e ON e.tenant = r.tenant AND e.idempotency_key = v.key
- WHERE v.n > 1 OR e.run_id IS DISTINCT FROM v.run_id OR e.status <> 'applied'
+ WHERE (v.n > 1 OR e.run_id IS DISTINCT FROM v.run_id OR e.status <> 'applied')
+   AND NOT coalesce(r.finished_at < orchestrator_now() - %(keep)s::interval, false)
 """
 # I10: what came for a waiter reaches it.
 ANSWERS_TAKEN = """

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from django.db import connection
 
+from orchestrator.conf import engine_settings
 from orchestrator.ops.effect_rules import EFFECT_SQL
 from orchestrator.ops.violation import Violation
 
@@ -159,7 +160,8 @@ SELECT run_id, '', format('%%s waits since %%s (%%s attempts) %%s', topic, due_a
 
 
 def _find(rule: str, sql: str, runs: Sequence[UUID]) -> list[Violation]:
-    return _violations(rule, sql, {"runs": list(runs)})
+    # Of older runs receipts may have been forgotten: see engine/forgetting.py.
+    return _violations(rule, sql, {"runs": list(runs), "keep": engine_settings().effect_retention})
 
 
 def _violations(rule: str, sql: str, params: dict[str, Any]) -> list[Violation]:

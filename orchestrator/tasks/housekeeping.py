@@ -59,3 +59,16 @@ def compare_providers() -> None:
     except DatabaseError as error:
         logger.warning("the books were not compared, the database is away: %s", error)
         connection.close()
+
+
+@shared_task(name="orchestrator.forget", acks_late=True)
+def forget() -> None:
+    """Forget receipts that are older than the setting says; nothing without it."""
+    try:
+        count = engine.forget_old_effects()
+    except DatabaseError as error:
+        logger.warning("no receipt was forgotten, the database is away: %s", error)
+        connection.close()
+        return
+    if count:
+        logger.info("%d receipts were older than EFFECT_RETENTION and are forgotten", count)

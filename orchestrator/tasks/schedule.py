@@ -9,7 +9,7 @@ from django.apps import AppConfig
 from django.db import connections
 from django_celery_beat.models import CrontabSchedule, IntervalSchedule, PeriodicTask
 
-from orchestrator.tasks.housekeeping import compare_providers, replay, tick, verify
+from orchestrator.tasks.housekeeping import compare_providers, forget, replay, tick, verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,14 @@ COMPARE = Entry(
     " listing, and opens an alert for each book that differs (doubled, unknown, missing).",
     hour=3,
 )
-ENTRIES = (TICK, VERIFY, REPLAY, COMPARE)
+FORGET = Entry(
+    "orchestrator: old receipts",
+    forget.name,
+    3600,
+    "Deletes settled receipts of runs that ended longer ago than ORCHESTRATOR_EFFECT_RETENTION."
+    " Without that setting it does nothing, and receipts are kept for ever.",
+)
+ENTRIES = (TICK, VERIFY, REPLAY, COMPARE, FORGET)
 
 
 def ensure_entries(sender: AppConfig, *, using: str, **_: Any) -> None:

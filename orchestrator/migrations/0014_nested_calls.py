@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('orchestrator', '0009_breakers'),
+        ('orchestrator', '0013_claims'),
     ]
 
     operations = [
