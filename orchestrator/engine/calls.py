@@ -40,6 +40,7 @@ class _Act:
 
     type: str
     config: dict[str, Any]
+    must_know: bool = True  # the body may give up at any call: then nobody would look any more
 
 
 def call_tool(caller: Caller, context: StepContext, request: ToolRequest) -> Outcome:

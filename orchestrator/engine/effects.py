@@ -49,6 +49,11 @@ class Acting(Protocol):
         """The block of the document; ``tool`` and ``effect`` are looked at."""
         ...
 
+    @property
+    def must_know(self) -> bool:
+        """Whether its effect is looked up at once where it can be, before anything is given up."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
