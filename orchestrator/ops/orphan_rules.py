@@ -117,13 +117,13 @@ ORPHANS: tuple[Rule, ...] = (
 # million waiting rows is a walk of many short statements.
 _BOUND = {
     "waiting": (
-        "SELECT waiting_for, run_id::text FROM orchestrator_step WHERE state = 'waiting'"
-        " AND (waiting_for, run_id) > (%s, %s::uuid)"
-        " ORDER BY waiting_for, run_id OFFSET %s LIMIT 1"
+        "SELECT s.waiting_for, s.run_id::text FROM orchestrator_step s WHERE s.state = 'waiting'"
+        " AND (s.waiting_for, s.run_id) > (%s, %s::uuid)"
+        " ORDER BY s.waiting_for, s.run_id OFFSET %s LIMIT 1"
     ),
     "runs": (
-        f"SELECT state, id::text FROM orchestrator_run WHERE state IN {_MOVING}"  # noqa: S608 - constant text
-        " AND (state, id) > (%s, %s::uuid) ORDER BY state, id OFFSET %s LIMIT 1"
+        f"SELECT r.state, r.id::text FROM orchestrator_run r WHERE r.state IN {_MOVING}"  # noqa: S608 - constant text
+        " AND (r.state, r.id) > (%s, %s::uuid) ORDER BY r.state, r.id OFFSET %s LIMIT 1"
     ),
 }
 _SLICE = {

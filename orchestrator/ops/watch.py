@@ -20,7 +20,11 @@ from orchestrator.models import alert_rows, duty_rows
 from orchestrator.ops import orphan_rules, trouble_rules
 from orchestrator.ops.alerting import close_cured, raise_alerts
 from orchestrator.ops.orphan_rules import ORPHANS, START, STUCK, Place, Rule
-from orchestrator.ops.patience import ran_out_of_patience, set_patience
+from orchestrator.ops.patience import (
+    avoid_whole_tables,
+    ran_out_of_patience,
+    set_patience,
+)
 from orchestrator.ops.ready_rule import undispatched
 from orchestrator.ops.sighting import Sighting
 
@@ -32,8 +36,8 @@ AWAY_S = 45.0
 """Whoever was away for longer gives the sweeps a round first: what is late then is only late."""
 LAP_S = 1.0
 """Time that one round spends walking over waiting steps, and over open runs; what is left is the
-next round's. A slice of 5,000 rows takes about 20 ms."""
-SLICE = 5_000
+next round's. A slice of 10,000 rows takes about 0.1 s (measured with 200,000 runs)."""
+SLICE = 10_000
 STATEMENT_MS = 2_000
 AGAIN = 500
 """Open alerts of one kind that a round looks at again, those first that waited longest."""
@@ -155,6 +159,7 @@ def _patiently(what: str, look: Look) -> Iterator[None]:
     try:
         with Unit("watch.look"):
             set_patience(STATEMENT_MS)
+            avoid_whole_tables()
             yield
     except OperationalError as error:
         if not ran_out_of_patience(error):

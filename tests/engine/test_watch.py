@@ -12,6 +12,7 @@ from django.core.management import call_command
 from django.db import connection
 
 from orchestrator import engine
+from orchestrator.authoring import Permanent
 from orchestrator.models import Alert, Duty, Run
 from orchestrator.ops import orphan_rules, watch
 from orchestrator.ops.watch import look_around, look_in_turn
@@ -190,6 +191,22 @@ def test_ready_work_of_a_paused_run_is_no_orphan(carrier: Carrier, turn_time: Tu
     assert told() == told("stuck") == set()
 
 
+def test_held_work_is_no_orphan(carrier: Carrier, turn_time: Turn) -> None:
+    run_id = started({"a": say(1)})
+    carrier.messages.clear()
+    engine.hold("global", "", reason="inventory", actor="me")
+    for _ in range(4):
+        turn_time(120)
+        engine.beat_once()
+        carrier.run_all()
+        look_around()
+        assert told() == told("stuck") == set()
+    assert (state(run_id), step(run_id, "a").waiting_for) == ("waiting", "service")
+    assert "inventory" in engine.picture(Run.objects.get(pk=run_id)).steps[0].sentence
+    engine.release_hold("global", "", reason="done", actor="me")
+    settle_down(carrier, turn_time)
+
+
 def test_a_timer_that_does_not_fire_is_told(carrier: Carrier, turn_time: Turn) -> None:
     run = ran(carrier, {"a": SLEEP})
     turn_time(3600 + 60)
@@ -284,6 +301,27 @@ def test_what_cannot_be_undone_is_told(carrier: Carrier) -> None:
     look_around()
     found = {a.run_id: a.detail["reason"] for a in Alert.objects.filter(kind="compensation")}
     assert found == {run.pk: "compensation", final.pk: "irreversible"}
+
+
+def test_what_is_undone_at_last_is_told_no_more(carrier: Carrier) -> None:
+    probes.hooks["undo"] = lambda _: (_ for _ in ()).throw(Permanent("not now"))
+    undo = {"compensate": {"tool": "probe.hook", "input": {"name": "undo"}}}
+    run = ran(carrier, {"a": say(1, **undo), "b": fail(needs=["a"])})
+    look_around()
+    assert len(told("compensation")) == 1
+    probes.hooks["undo"] = lambda _: "undone"
+    engine.repair_run(
+        run.pk,
+        action="compensate_step",
+        step="a",
+        reason="it can be undone now",
+        actor="me",
+        role="",
+        token="t",
+    )
+    carrier.run_all()
+    look_around()
+    assert (step(run, "a").state, told("compensation")) == ("compensated", set())
 
 
 def test_an_effect_in_doubt_is_told_until_a_person_has_settled_it(carrier: Carrier) -> None:
