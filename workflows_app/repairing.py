@@ -102,6 +102,7 @@ class LetterFilter(Body):
 
     workflow: Short | None = None
     service: Short | None = None
+    region: Short | None = None
     reason: Short | None = None
     run: UUID | None = Field(default=None, strict=False)
 
@@ -125,18 +126,20 @@ class RetryBody(Body):
 
 
 def letters(tenant: str, wanted: LetterFilter, *, state: str = "open") -> QuerySet[DeadLetter]:
-    """The tenant's dead letters that fit: ``open`` ones, ``retried`` ones, or ``all``."""
+    """The tenant's dead letters that fit: ``open``, ``retried`` or ``settled`` ones, or ``all``."""
     given = wanted.model_dump(exclude_none=True)
     found = DeadLetter.objects.filter(tenant=tenant, **given)
     match state:
         case "open":
-            found = found.filter(retried_at__isnull=True)
+            found = found.filter(retried_at__isnull=True, settled_at__isnull=True)
         case "retried":
             found = found.filter(retried_at__isnull=False)
+        case "settled":
+            found = found.filter(settled_at__isnull=False)
         case "all":
             pass
         case _:
-            detail = "write open, retried or all."
+            detail = "write open, retried, settled or all."
             raise InvalidRequest(
                 f"The query parameter state cannot be used: {detail}",
                 code="invalid_query",
@@ -184,11 +187,12 @@ def _retry(principal: Principal, letter: DeadLetter, reason: str, token: str) ->
     if DeadLetter.objects.filter(pk=letter.pk, retried_at__isnull=False).exists():
         detail = "it runs again together with another step of its run"
         return Retried(letter=letter, status="retried", detail=detail)
+    undo = letter.step.key.startswith(engine.UNDO)  # a compensation: what it undoes is named
     try:
         engine.repair_run(
             letter.run_id,
-            action="retry_step",
-            step=letter.step.key,
+            action="compensate_step" if undo else "retry_step",
+            step=letter.step.key.removeprefix(engine.UNDO),
             scope=letter.step.scope,
             reason=reason,
             actor=principal.actor,
@@ -199,3 +203,21 @@ def _retry(principal: Principal, letter: DeadLetter, reason: str, token: str) ->
     except OrchestratorError as refusal:
         return Retried(letter=letter, status="refused", code=refusal.code, detail=str(refusal))
     return Retried(letter=letter, status="retried")
+
+
+class SettleBody(Body):
+    """What ``POST /v1/dead-letters/{id}/settle`` takes."""
+
+    reason: Why
+
+
+def settle_letter(principal: Principal, letter_id: int, body: SettleBody, *, token: str) -> bool:
+    """Close a dead letter that was settled by hand; False: it had been, with the same token."""
+    return engine.settle_letter(
+        letter_id,
+        tenant=principal.tenant,
+        reason=body.reason,
+        actor=principal.actor,
+        role=roles_of(principal),
+        token=token,
+    )

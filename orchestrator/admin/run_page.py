@@ -31,6 +31,7 @@ def run_context(run: Run) -> dict[str, Any]:
         "cost": format_money(run.cost_microusd),
         "budget": _budget(picture),
         "steps": [_step_row(step, picture) for step in picture.steps],
+        "saga": [_saga_row(line) for line in engine.saga_ledger(run)],
         "events": [event_row(event) for event in events[:EVENTS_SHOWN]],
         "more_events": len(events) > EVENTS_SHOWN,
         "input": json_block(run.input),
@@ -40,6 +41,14 @@ def run_context(run: Run) -> dict[str, Any]:
         "summary": _block(picture.summary),
         "replay": _replay(picture.replay),
         "warnings": json_block(run.warnings) if run.warnings else None,
+    }
+
+
+def _saga_row(line: engine.SagaLine) -> dict[str, Any]:
+    return {
+        "line": line,
+        "badge": state_badge(line.state),
+        "at": _clock(line.at, "%Y-%m-%d %H:%M:%S") if line.at else "",
     }
 
 

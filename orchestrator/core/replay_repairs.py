@@ -52,6 +52,11 @@ def _skip_step(replay: Replay, head: Recorded) -> None:
     replay.follow(decision, before=1)
 
 
+def _note(replay: Replay, _: Recorded) -> None:
+    """A person settled by hand what the run could not."""
+    replay.note()
+
+
 def _compensate_step(replay: Replay, head: Recorded) -> None:
     """A step is undone; what the run's end wrote stays."""
     decision = undoing.compensate_step(
@@ -103,5 +108,6 @@ REPAIRS: dict[str, Callable[[Replay, Recorded], None]] = {
     "repair.skip_step": _skip_step,
     "repair.settle_effect": _settle_effect,
     "repair.compensate_step": _compensate_step,
+    "repair.settle_by_hand": _note,
     "compensation.requested": _undo_all,
 }

@@ -5,6 +5,7 @@ engine knows no account, browser or queue: tenant and actor are opaque strings, 
 through a port.
 """
 
+from orchestrator.core.undo_steps import UNDO
 from orchestrator.crash import Unit
 from orchestrator.engine.blueprints import compiled, pinned_digest, register_blueprint
 from orchestrator.engine.control import cancel_run, pause_run, resume_run
@@ -21,6 +22,8 @@ from orchestrator.engine.holds import (
 )
 from orchestrator.engine.inbox import SignalResult, deliver_decision, send_signal
 from orchestrator.engine.leases import keeper
+from orchestrator.engine.ledger import MAX_SAGA_LINES, SagaLine, saga_ledger
+from orchestrator.engine.letters import settle_letter
 from orchestrator.engine.parts import InstalledParts
 from orchestrator.engine.pictures import Overview, RunPicture, StepPicture
 from orchestrator.engine.ports import Dispatcher, LaneControl, set_dispatcher
@@ -42,7 +45,9 @@ from orchestrator.engine.undoing import tell_undone, undo_child
 
 __all__ = [
     "ACTIONS",
+    "MAX_SAGA_LINES",
     "QUOTA_SCOPES",
+    "UNDO",
     "Dispatcher",
     "InstalledParts",
     "LaneControl",
@@ -50,6 +55,7 @@ __all__ = [
     "Overview",
     "RepairReport",
     "RunPicture",
+    "SagaLine",
     "ServicePicture",
     "SignalResult",
     "StepPicture",
@@ -77,10 +83,12 @@ __all__ = [
     "repair_run",
     "resume_run",
     "run_step",
+    "saga_ledger",
     "send_signal",
     "services",
     "set_dispatcher",
     "set_quota",
+    "settle_letter",
     "start_run",
     "step_items",
     "tell_parent",

@@ -77,5 +77,4 @@ def _record_failure(
         reason = "quarantined"
     elif outcome.error.error_class.value not in change.workflow.steps[row.position].retry.on:
         reason = "permanent"
-    service = change.workflow.steps[row.position].service
-    attempts.dead_letter(row.id, service=service, reason=reason, error=error)
+    attempts.dead_letter(row.id, service=step.service, reason=reason, error=error)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django.db import connection
+
 from orchestrator.models.rows import StepRow
 from orchestrator.models.statements import dumps, execute
 
@@ -35,9 +37,10 @@ def record_late(step_id: UUID, *, fence: int, worker: str, evidence: Any) -> Non
 def left_over(run_id: UUID, positions: list[int]) -> None:
     """Irreversible steps of a run that failed: each is a task for a person."""
     execute(
-        "INSERT INTO orchestrator_deadletter (step_id, run_id, tenant, workflow, service, reason,"
-        " error, attempts, created_at)"
-        " SELECT s.id, s.run_id, r.tenant, r.workflow, '', 'irreversible',"
+        "INSERT INTO orchestrator_deadletter (step_id, run_id, tenant, workflow, service, region,"
+        " reason, error, attempts, created_at)"
+        " SELECT s.id, s.run_id, r.tenant, r.workflow, '', split_part(s.queue, '@', 2),"
+        " 'irreversible',"
         " jsonb_build_object('class', 'permanent', 'message',"
         "   'the run failed and this step cannot be undone: a person has to settle it'),"
         " s.attempt, orchestrator_now() FROM orchestrator_step s"
@@ -52,10 +55,21 @@ def left_over(run_id: UUID, positions: list[int]) -> None:
 def dead_letter(step_id: UUID, *, service: str, reason: str, error: Any) -> None:
     """The step gave up: list it, with its reason and the attempts it took."""
     execute(
-        "INSERT INTO orchestrator_deadletter (step_id, run_id, tenant, workflow, service, reason,"
-        " error, attempts, created_at)"
-        " SELECT s.id, s.run_id, r.tenant, r.workflow, %s, %s, %s::jsonb, s.attempt,"
+        "INSERT INTO orchestrator_deadletter (step_id, run_id, tenant, workflow, service, region,"
+        " reason, error, attempts, created_at) SELECT s.id, s.run_id, r.tenant, r.workflow, %s,"
+        " split_part(s.queue, '@', 2), %s, %s::jsonb, s.attempt,"
         " orchestrator_now() FROM orchestrator_step s JOIN orchestrator_run r ON r.id = s.run_id"
         " WHERE s.id = %s",
         [service, reason, dumps(error), step_id],
     )
+
+
+def settle_letter(letter_id: int, *, actor: str, reason: str) -> bool:
+    """A person closes an open dead letter by hand; False when it is closed already."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE orchestrator_deadletter SET settled_at = orchestrator_now(), settled_by = %s,"
+            " settlement = %s WHERE id = %s AND retried_at IS NULL AND settled_at IS NULL",
+            [actor, reason, letter_id],
+        )
+        return bool(cursor.rowcount == 1)

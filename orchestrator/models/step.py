@@ -133,9 +133,12 @@ class Attempt(models.Model):
 
 
 class DeadLetter(models.Model):
-    """A step that gave up, with the reason; partitioned by tenant, workflow and service.
+    """A step that gave up, or that a person has to settle; partitioned by tenant, workflow, service
+    and region.
 
-    ``retried_at``: when the step was set to run again, by whatever way; null: it is still open.
+    ``region``: the label behind ``@`` in the step's queue. ``retried_at``: when the step was set to
+    run again, by whatever way; ``settled_at``: when a person (``settled_by``) closed it by hand,
+    with ``settlement`` as the reason. Both null: it is still open.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -144,11 +147,15 @@ class DeadLetter(models.Model):
     tenant = models.TextField()
     workflow = models.TextField()
     service = models.TextField(blank=True)
+    region = models.TextField(default="", blank=True, db_default="")
     reason = models.TextField()  # exhausted, permanent, quarantined, compensation, irreversible
     error = models.JSONField()
     attempts = models.PositiveIntegerField()
     created_at = models.DateTimeField()
     retried_at = models.DateTimeField(null=True)
+    settled_at = models.DateTimeField(null=True)
+    settled_by = models.TextField(default="", blank=True, db_default="")
+    settlement = models.TextField(default="", blank=True, db_default="")
 
     class Meta:
         indexes = [
@@ -156,7 +163,7 @@ class DeadLetter(models.Model):
             models.Index(
                 fields=["tenant", "-id"],
                 name="orchestrator_letters_open",
-                condition=Q(retried_at__isnull=True),
+                condition=Q(retried_at__isnull=True, settled_at__isnull=True),
             ),
         ]
 

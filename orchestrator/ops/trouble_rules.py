@@ -20,7 +20,8 @@ SELECT tenant, workflow, service, reason, count(*), min(created_at), max(created
        (array_agg(id ORDER BY id DESC))[1:%(shown)s],
        (array_agg(run_id::text ORDER BY id DESC))[1:%(shown)s]
   FROM (SELECT * FROM orchestrator_deadletter
-         WHERE retried_at IS NULL AND reason NOT IN ('compensation', 'irreversible')
+         WHERE retried_at IS NULL AND settled_at IS NULL
+           AND reason NOT IN ('compensation', 'irreversible')
            AND created_at > orchestrator_now() - make_interval(days => %(days)s)
          LIMIT 20000) d
  GROUP BY tenant, workflow, service, reason ORDER BY max(id) DESC LIMIT %(limit)s
@@ -28,7 +29,8 @@ SELECT tenant, workflow, service, reason, count(*), min(created_at), max(created
 _NOT_UNDONE = """
 SELECT d.run_id, d.tenant, d.workflow, s.key || s.scope, d.reason, d.error ->> 'message'
   FROM orchestrator_deadletter d JOIN orchestrator_step s ON s.id = d.step_id
- WHERE d.retried_at IS NULL AND d.reason IN ('compensation', 'irreversible')
+ WHERE d.retried_at IS NULL AND d.settled_at IS NULL
+   AND d.reason IN ('compensation', 'irreversible')
    AND d.created_at > orchestrator_now() - make_interval(days => %(days)s)
  ORDER BY d.id DESC LIMIT %(limit)s
 """

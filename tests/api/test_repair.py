@@ -206,3 +206,67 @@ def test_ids_or_a_filter_not_both_and_not_neither(shop: Caller) -> None:
 def test_an_unknown_action_is_refused_by_the_engine_too(failed: Run) -> None:
     with pytest.raises(InvalidRequest):
         engine.repair_run(failed.id, action="explode", reason="r", actor="me", token="t")
+
+
+# -- what a person settles, and the ledger ---------------------------------------------------------
+
+
+def undo_fails(carried: Any, shop: Caller) -> Run:
+    never = {"tool": "probe.fail", "input": {"times": 1, "kind": "permanent"}}
+    pay = {"type": "tool", "tool": "probe.say", "input": {"value": 1}, "effect": {"key": "pay:1"}}
+    broken = {**FLAKY, "needs": ["pay"], "service": "shop"}
+    published(document("order", steps={"pay": {**pay, "compensate": never}, "a": broken}))
+    return fails(shop, carried, "k-1", "order")
+
+
+def test_the_saga_ledger_says_what_could_not_be_undone(shop: Caller, carried: Any) -> None:
+    run = undo_fails(carried, shop)
+
+    answer = shop.get(f"/v1/workflows/{run.id}/saga").body
+
+    assert (answer["state"], answer["compensation"]) == ("failed", "partial")
+    (line,) = answer["results"]
+    assert (line["step"], line["state"], line["turn"]) == ("pay", "not_undone", 1)
+    assert (line["effect_key"], line["why"]) == ("pay:1", "never")
+    assert line["task"] == DeadLetter.objects.get(reason="compensation").pk
+    assert Caller("other").get(f"/v1/workflows/{run.id}/saga").status == 404
+
+
+def test_a_compensation_that_gave_up_is_retried_from_its_dead_letter(
+    shop: Caller, carried: Any
+) -> None:
+    run = undo_fails(carried, shop)
+    wanted = {"filter": {"reason": "compensation"}, "reason": "the shop is up again"}
+
+    done = carried(lambda: shop.post("/v1/dead-letters/retry", wanted, key="bulk"))
+
+    assert [each["status"] for each in done.body["results"]] == ["retried"]
+    shown = shop.get(f"/v1/workflows/{run.id}").body
+    assert (shown["state"], shown["compensation"]) == ("failed", "full")
+
+
+def test_a_person_settles_a_dead_letter_by_hand(shop: Caller, carried: Any) -> None:
+    undo_fails(carried, shop)
+    (letter,) = shop.get("/v1/dead-letters", reason="compensation").body["results"]
+    path = f"/v1/dead-letters/{letter['id']}/settle"
+
+    assert shop.post(path, {"reason": "paid back"}).code == "idempotency_key_invalid"
+    assert shop.post(path, {"reason": ""}, key="s").code == "invalid_body"
+    assert Caller("other").post(path, {"reason": "x"}, key="s").status == 404
+    done = shop.post(path, {"reason": "paid back"}, key="s")
+
+    assert (done.status, done.body["settlement"]) == (200, "paid back")
+    assert shop.get("/v1/dead-letters", reason="compensation").body["results"] == []
+    assert shop.get("/v1/dead-letters", state="settled").body["results"] == [done.body]
+    assert shop.post(path, {"reason": "paid back"}, key="s").status == 200
+    late = shop.post(path, {"reason": "me too"}, key="s2")
+    assert (late.status, late.code) == (409, "letter_closed")
+
+
+def test_dead_letters_are_narrowed_by_region(shop: Caller, failed: Run) -> None:
+    DeadLetter.objects.filter(run=failed).update(region="eu")
+
+    assert len(shop.get("/v1/dead-letters", region="eu").body["results"]) == 1
+    assert shop.get("/v1/dead-letters", region="us").body["results"] == []
+    dry = {"filter": {"region": "eu"}, "reason": "r", "dry_run": True}
+    assert shop.post("/v1/dead-letters/retry", dry).body["count"] == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 from uuid import UUID
 
 from pydantic import Field
@@ -16,11 +16,12 @@ from workflows_app import repairing
 from workflows_app.api.answers import Answer, Cursor, ErrorAnswer
 from workflows_app.api.base import CURSOR, LIMIT, caller, describe, header, page, query
 from workflows_app.principal import Scope
-from workflows_app.repairing import LetterFilter, RetryBody
+from workflows_app.repairing import LetterFilter, RetryBody, SettleBody
 from workflows_app.triggering import read_key
 
 KEY = header("Idempotency-Key", "Required unless `dry_run`. The same key retries each once.")
-FILTERS = ("workflow", "service", "reason", "run")
+FILTERS = ("workflow", "service", "region", "reason", "run")
+SETTLE_KEY = header("Idempotency-Key", "Required. The same key settles it once.")
 
 
 class LetterAnswer(Answer):
@@ -32,6 +33,7 @@ class LetterAnswer(Answer):
     step: str
     scope: str
     service: str
+    region: Annotated[str, Field(description="The label behind @ in the step's queue.")]
     reason: Annotated[
         str, Field(description="exhausted, permanent, quarantined, compensation, irreversible.")
     ]
@@ -39,6 +41,9 @@ class LetterAnswer(Answer):
     attempts: int
     created_at: datetime
     retried_at: datetime | None
+    settled_at: datetime | None
+    settled_by: str | None
+    settlement: Annotated[str | None, Field(description="Why a person closed it by hand.")]
 
 
 class LetterPage(Answer):
@@ -80,9 +85,10 @@ class LettersView(APIView):
         parameters=[
             query("workflow", "Name of a workflow."),
             query("service", "The outside service that the step belongs to."),
+            query("region", "The region that its queue belongs to."),
             query("reason", "Why it gave up."),
             query("run", "Id of a run."),
-            query("state", "Not given: open.", enum=["open", "retried", "all"]),
+            query("state", "Not given: open.", enum=["open", "retried", "settled", "all"]),
             CURSOR,
             LIMIT,
         ],
@@ -133,6 +139,35 @@ class RetryLettersView(APIView):
         return Response({"count": done.count, "dry_run": body.dry_run, "results": results})
 
 
+class SettleLetterView(APIView):
+    """What no machine can do."""
+
+    required_scope = Scope.RUN_REPAIR
+    problem_statuses: ClassVar = {"POST": (409,)}
+
+    @describe(
+        "settleDeadLetter",
+        "Settle a dead letter by hand",
+        body=SettleBody,
+        answers={200: LetterAnswer},
+        parameters=[SETTLE_KEY],
+        tag="Dead letters",
+    )
+    def post(self, request: Request, id: int) -> Response:  # noqa: A002 - the word in the address
+        """A person has done what it asked for outside, or nothing is to be done: it is closed.
+
+        Neither the run nor its effects change; the reason stands in the history. 409
+        `letter_closed` when its step runs again, or somebody was first.
+        """
+        principal = caller(request)
+        body = SettleBody.read(request.data)
+        token = read_key(request.headers.get("Idempotency-Key"))
+        first = repairing.settle_letter(principal, id, body, token=token)
+        letter = repairing.letters(principal.tenant, LetterFilter(), state="all").get(pk=id)
+        headers = {} if first else {"Idempotency-Replayed": "true"}
+        return Response(_letter(letter), headers=headers)
+
+
 def _letter(letter: DeadLetter) -> dict[str, Any]:
     return {
         "id": letter.pk,
@@ -141,9 +176,13 @@ def _letter(letter: DeadLetter) -> dict[str, Any]:
         "step": letter.step.key,
         "scope": letter.step.scope,
         "service": letter.service,
+        "region": letter.region,
         "reason": letter.reason,
         "error": letter.error,
         "attempts": letter.attempts,
         "created_at": letter.created_at,
         "retried_at": letter.retried_at,
+        "settled_at": letter.settled_at,
+        "settled_by": letter.settled_by or None,
+        "settlement": letter.settlement or None,
     }

@@ -2,12 +2,13 @@
 
 from django.urls import path
 
-from workflows_app.api import control, dead_letters, definitions, repairs, runs, services
+from workflows_app.api import control, dead_letters, definitions, repairs, runs, sagas, services
 
 urlpatterns = [
     path("workflows", runs.RunsView.as_view(), name="runs"),
     path("workflows/<str:id>", runs.WorkflowView.as_view(), name="workflow"),
     path("workflows/<str:id>/history", runs.HistoryView.as_view(), name="history"),
+    path("workflows/<str:id>/saga", sagas.SagaView.as_view(), name="saga"),
     path("workflows/<str:id>/steps", runs.ItemsView.as_view(), name="items"),
     path("workflows/<str:id>/signals", control.SignalsView.as_view(), name="signals"),
     path("workflows/<str:id>/pause", control.PauseView.as_view(), name="pause"),
@@ -19,6 +20,11 @@ urlpatterns = [
     path("services", services.ServicesView.as_view(), name="services"),
     path("services/<str:name>/hold", services.HoldView.as_view(), name="hold-service"),
     path("services/<str:name>/release", services.ReleaseView.as_view(), name="release-service"),
+    path(
+        "dead-letters/<int:id>/settle",
+        dead_letters.SettleLetterView.as_view(),
+        name="settle-letter",
+    ),
     path("definitions", definitions.DefinitionsView.as_view(), name="definitions"),
     path("definitions/validate", definitions.ValidateView.as_view(), name="validate"),
     path("definitions/<str:name>", definitions.DefinitionView.as_view(), name="definition"),

@@ -59,6 +59,22 @@ def _lines(picture: RunPicture) -> list[str]:
         f"{picture.elapsed.total_seconds():.1f} s, {format_money(run.cost_microusd)} USD",
         "",
         *(f"  {step.name:<{width}}  {_state(step)}" for step in picture.steps),
+        *_saga(run),
+    ]
+
+
+def _saga(run: Run) -> list[str]:
+    """The ledger in short, where something was undone or could not be."""
+    if not run.compensation and run.state != "compensating":
+        return []
+    lines = engine.saga_ledger(run)
+    width = max([len(line.step + line.scope) for line in lines], default=0)
+    return ["", f"Undone: {run.compensation or 'under way'}"] + [
+        f"  {line.step + line.scope:<{width}}  {line.state}"
+        f"{f'  {line.effect_key}' if line.effect_key else ''}"
+        f"{f'  dead letter {line.task}' if line.task else ''}"
+        f"{f'  {line.why}' if line.why else ''}"
+        for line in lines
     ]
 
 
