@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Any
-from uuid import UUID
 
 from orchestrator.core.effects import Course, EffectEnd, EffectPlan
 from orchestrator.core.errors import ErrorClass, StepError
@@ -18,6 +17,7 @@ from orchestrator.engine import effects
 from orchestrator.executors.base import StepContext, ToolRequest
 from orchestrator.executors.registry import get_executor
 from orchestrator.models import call_rows
+from orchestrator.models.call_rows import Holder
 from orchestrator.models.moves import EffectMoved
 
 MAX_DEPTH = 4
@@ -25,12 +25,10 @@ MAX_DEPTH = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """The attempt that calls: its row and fence, and how deep the call lies."""
+    """Who calls: the attempt, its step's name, and how deep the call lies."""
 
-    run_id: UUID
-    step_id: UUID
+    holder: Holder
     name: str
-    fence: int
     depth: int = 0
 
 
@@ -92,7 +90,7 @@ def _intended(
         step=act,
         key=str(request.effect_key),
         data=request.input,
-        step_id=caller.step_id,
+        step_id=caller.holder.step_id,
     )
     if plan.course not in (Course.CALL, Course.DOUBT):
         return plan
@@ -110,9 +108,7 @@ def _intend(caller: Caller, plan: EffectPlan) -> None:
     effect = {"key": plan.key, "hash": plan.request_hash, "tool": plan.tool, "take": take}
     with Unit("call_intent"):
         call_rows.intend(
-            run_id=caller.run_id,
-            step_id=caller.step_id,
-            fence=caller.fence,
+            caller.holder,
             effect=effect,
             shown={"step": caller.name, "key": plan.key, "tool": plan.tool, "again": take},
         )
@@ -122,9 +118,7 @@ def _record(caller: Caller, end: EffectEnd) -> None:
     kind, payload = effects.effect_line(end)
     with Unit("call_receipt"):
         call_rows.settle(
-            run_id=caller.run_id,
-            step_id=caller.step_id,
-            fence=caller.fence,
+            caller.holder,
             move=effects.effect_move(end),
             line=(kind.replace("effect.", "call."), {"step": caller.name, **payload}),
         )

@@ -28,6 +28,7 @@ from orchestrator.engine.values import Values
 from orchestrator.executors.base import StepContext
 from orchestrator.executors.json_output import output_error, plain_json
 from orchestrator.executors.registry import get_executor
+from orchestrator.models.call_rows import Holder
 from orchestrator.models.rows import RunRow, StepRow
 
 logger = logging.getLogger(__name__)
@@ -224,7 +225,8 @@ def step_context(work: Work) -> StepContext:
             return compile_expression(value, names=None).evaluate(scope)
         return compile_template(value, names=None).render(scope)
 
-    caller = Caller(run_id=run.id, step_id=row.id, name=row.key + row.scope, fence=row.fence)
+    holder = Holder(run_id=run.id, step_id=row.id, fence=row.fence, worker=worker_name())
+    caller = Caller(holder=holder, name=row.key + row.scope)
     context = StepContext(
         run_id=str(run.id),
         tenant=run.tenant,

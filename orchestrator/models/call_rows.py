@@ -5,6 +5,7 @@ Only whoever holds the step's fence writes them; the run is locked first, by the
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -14,12 +15,20 @@ from orchestrator.models.moves import EffectMoved, StaleFence, append_event
 from orchestrator.models.statements import dumps
 
 
-def intend(
-    *, run_id: UUID, step_id: UUID, fence: int, effect: dict[str, Any], shown: dict[str, Any]
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """The attempt that calls: its row, its fence, and the worker that the row names."""
+
+    run_id: UUID
+    step_id: UUID
+    fence: int
+    worker: str
+
+
+def intend(holder: Holder, *, effect: dict[str, Any], shown: dict[str, Any]) -> None:
     """Store the intent ``{key, hash, tool, take}``; ``take`` takes over an earlier doubt. Call in a
     transaction. Raises StaleFence, or EffectMoved when the key is not as it was seen."""
-    append_event(run_id, "call.intended", shown, "")
+    append_event(holder.run_id, "call.intended", shown, "")
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO orchestrator_effect AS f (tenant, idempotency_key, run_id, step_id, fence,"
@@ -29,6 +38,7 @@ def intend(
             "  '', '', '', orchestrator_now(), true"
             "  FROM orchestrator_step s JOIN orchestrator_run r ON r.id = s.run_id"
             "  WHERE s.id = %(step)s AND s.fence = %(fence)s AND s.state = 'running'"
+            "   AND s.worker = %(worker)s"
             " ON CONFLICT (tenant, idempotency_key) DO UPDATE SET"
             "  run_id = excluded.run_id, step_id = excluded.step_id, fence = excluded.fence,"
             "  nested = true, settled_at = NULL,"
@@ -36,31 +46,30 @@ def intend(
             "  intended_at = CASE WHEN %(take)s THEN f.intended_at ELSE excluded.intended_at END"
             " WHERE f.request_hash = excluded.request_hash AND CASE WHEN %(take)s"
             "  THEN f.status IN ('intended', 'in_doubt') ELSE f.status = 'not_applied' END",
-            {**effect, "step": step_id, "fence": fence},
+            {**effect, "step": holder.step_id, "fence": holder.fence, "worker": holder.worker},
         )
         if cursor.rowcount == 1:
             return
-    _require_ours(step_id, fence)
+    _require_ours(holder)
     raise EffectMoved(f"effect {effect['key']} moved since it was looked at")
 
 
-def _require_ours(step_id: UUID, fence: int) -> None:
+def _require_ours(holder: Holder) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT 1 FROM orchestrator_step WHERE id = %s AND fence = %s AND state = 'running'",
-            [step_id, fence],
+            "SELECT 1 FROM orchestrator_step"
+            " WHERE id = %s AND fence = %s AND worker = %s AND state = 'running'",
+            [holder.step_id, holder.fence, holder.worker],
         )
         if cursor.fetchone() is None:
-            raise StaleFence(f"step {step_id} is no longer ours")
+            raise StaleFence(f"step {holder.step_id} is no longer ours")
 
 
-def settle(
-    *, run_id: UUID, step_id: UUID, fence: int, move: dict[str, Any], line: tuple[str, Any]
-) -> None:
+def settle(holder: Holder, *, move: dict[str, Any], line: tuple[str, Any]) -> None:
     """Store what became of the call; ``move`` as documented in sql/apply.sql, ``line`` of the
     history. Call in a transaction. Raises StaleFence."""
-    append_event(run_id, line[0], line[1], "")
-    _require_ours(step_id, fence)
+    append_event(holder.run_id, line[0], line[1], "")
+    _require_ours(holder)
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE orchestrator_effect SET status = %s, response = %s::jsonb, response_hash = %s,"
@@ -75,11 +84,11 @@ def settle(
                 move.get("external_ref", ""),
                 move.get("reason", ""),
                 move["status"],
-                run_id,
+                holder.run_id,
                 move["key"],
-                step_id,
-                fence,
+                holder.step_id,
+                holder.fence,
             ],
         )
         if cursor.rowcount != 1:
-            raise StaleFence(f"effect {move['key']} is no longer held by step {step_id}")
+            raise StaleFence(f"effect {move['key']} is no longer held by step {holder.step_id}")
