@@ -9,7 +9,7 @@ from django.contrib import admin
 from django.contrib.admin import SimpleListFilter
 from django.contrib.admin.views.main import ChangeList
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -66,7 +66,7 @@ class SeverityFilter(SimpleListFilter):
 class AlertAdmin(ReadOnlyPages[Alert]):
     """What was noticed, since when, and whether it is cured; the runbook of its kind says more."""
 
-    list_display = ("badge", "kind", "title", "of_run", "opened_at", "last_seen_at", "count")
+    list_display = ("badge", "kind", "title", "since", "go_to_run")
     list_display_links = ("title",)
     list_filter = (OpenFilter, "kind", SeverityFilter, TenantFilter)
     ordering = ("-id",)
@@ -82,13 +82,38 @@ class AlertAdmin(ReadOnlyPages[Alert]):
         word = "closed" if alert.closed_at else alert.severity
         return format_html('<span class="state state-{}">{}</span>', _COLOURS[word], word)
 
+    @admin.display(description="since")
+    def since(self, alert: Alert) -> SafeString:
+        """When it was opened, and below it how often it was seen, or when it was closed."""
+        seen = f"seen {alert.count} times" if alert.count > 1 else ""
+        over = f"closed {alert.closed_at:%Y-%m-%d %H:%M:%S}" if alert.closed_at else seen
+        return format_html(
+            '<span class="when">{}</span><div class="aside">{}</div>',
+            f"{alert.opened_at:%Y-%m-%d %H:%M:%S}",
+            over,
+        )
+
+    @admin.display(description="")
+    def go_to_run(self, alert: Alert) -> SafeString | str:
+        """A short link; the title names the run."""
+        return self._run_link(alert, "the run")
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """The list, under its own name: there is nothing to select here."""
+        return super().changelist_view(request, {"title": "Alerts", **(extra_context or {})})
+
     @admin.display(description="run")
     def of_run(self, alert: Alert) -> SafeString | str:
         """The run, as a link."""
+        return self._run_link(alert, str(alert.run_id))
+
+    def _run_link(self, alert: Alert, words: str) -> SafeString | str:
         if alert.run_id is None:
             return ""
         address = reverse("admin:orchestrator_run_change", args=[alert.run_id])
-        return format_html('<a href="{}">{}</a>', address, alert.run_id)
+        return format_html('<a href="{}">{}</a>', address, words)
 
     @admin.display(description="detail")
     def detail_text(self, alert: Alert) -> SafeString:
@@ -97,4 +122,4 @@ class AlertAdmin(ReadOnlyPages[Alert]):
 
 
 # The colours of the states of steps serve here too.
-_COLOURS = {"info": "waiting", "warning": "retrying", "critical": "failed", "closed": "completed"}
+_COLOURS = {"info": "ready", "warning": "waiting", "critical": "failed", "closed": "completed"}
