@@ -20,6 +20,7 @@ from approvals_app.policy import Person
 from orchestrator import engine
 from orchestrator.core.errors import StateConflict
 from orchestrator.engine.patience import is_away
+from orchestrator.engine.replaying import replay_runs
 from orchestrator.models import Effect, Event, Outbox, Run, Step
 from orchestrator.models.run import OPEN_STATES
 from orchestrator.ops.invariants import check_runs
@@ -118,6 +119,14 @@ class Story:
             f"{v.rule}: {v.step} {v.words}"
             for finding in check_runs(self.family())
             for v in finding.violations
+        ]
+
+    def other_histories(self) -> list[str]:
+        """Where the history, decided anew, leads elsewhere."""
+        return [
+            f"replay: {replayed.difference or replayed.unread}"
+            for replayed in replay_runs(self.family())
+            if not replayed.identical
         ]
 
     def applied(self, operation: str) -> int:

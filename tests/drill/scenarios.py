@@ -65,7 +65,7 @@ class Scenario:
     def broken(self, story: Story) -> list[str]:
         """What is not as it must be, once it is over."""
         run = story.run
-        found = story.broken_rules()
+        found = story.broken_rules() + story.other_histories()
         if run.state != self.state:
             found.append(f"it is {run.state}, not {self.state}: {run.error}")
         if run.compensation != self.compensation:
