@@ -36,6 +36,7 @@ DRILLS: tuple[Entry, ...] = (
     Entry("model", "tests.drill.model.check:model", QUICK),
     Entry("guards", "tests.drill.guards:guards", limit_s=540),
     Entry("leases", "tests.drill.leases:taken_over"),
+    Entry("forked_storm", "tests.drill.forked_storm:forked_storm", QUICK),
     Entry("killed", "tests.drill.points:killed", QUICK, limit_s=420),
     Entry("cut", "tests.drill.points:cut", QUICK),
     Entry("stopped", "tests.drill.points:stopped", QUICK),

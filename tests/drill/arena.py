@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,18 +20,46 @@ from tests.conftest import CLOCK
 NO_BROKER = "redis://127.0.0.1:1/0"
 
 
+@dataclass
+class Arena:
+    """The server; it may be hurt."""
+
+    cluster: embedded.Cluster
+    postgres: embedded.Child
+
+    @property
+    def socket(self) -> str:
+        """Where it listens."""
+        return str(self.cluster.socket / ".s.PGSQL.5432")
+
+    def restart(self) -> None:
+        """As by ``pg_ctl restart -m immediate``: no checkpoint, every connection is cut."""
+        self.postgres.signal(signal.SIGQUIT)
+        assert self.postgres.wait(20), "PostgreSQL did not stop"
+        self.postgres.kill()
+        self.cluster.prepare()
+        self.postgres = self.cluster.server()
+        self.postgres.start()
+        embedded.wait_ready(self.cluster, self.postgres)
+
+
 @contextmanager
-def arena(*, durable: bool = False) -> Iterator[embedded.Cluster]:
+def arena(*, durable: bool = False) -> Iterator[Arena]:
     """This process's Django talks to a fresh, migrated database for the length of the block."""
-    folder = Path(tempfile.mkdtemp(prefix="arena-"))
-    cluster = embedded.cluster(folder, durable=durable)
-    with ExitStack() as running:
-        embedded.wait_ready(cluster, embedded.start(cluster, running))
+    cluster = embedded.cluster(Path(tempfile.mkdtemp(prefix="arena-")), durable=durable)
+    cluster.prepare()
+    here = Arena(cluster, cluster.server())
+    try:
+        here.postgres.start()
+        embedded.wait_ready(cluster, here.postgres)
         with aimed_at({"DATABASE_URL": cluster.url, "BROKER_URL": NO_BROKER}):
             call_command("migrate", verbosity=0)
             with connection.cursor() as cursor:
                 cursor.execute(CLOCK)
-            yield cluster
+            yield here
+    finally:
+        here.postgres.stop()
+        cluster.tidy()
 
 
 def turn(seconds: float) -> None:

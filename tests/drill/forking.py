@@ -18,7 +18,7 @@ from django.db import connections
 from orchestrator.engine import keeper
 
 
-@dataclass
+@dataclass(eq=False)
 class Child:
     """A forked process, and the pipe through which it says what came out."""
 

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -272,11 +271,11 @@ START = 9
 
 
 @contextmanager
-def _driver(seed: int) -> Iterator[tuple[Driver, Path]]:
+def _driver(seed: int) -> Iterator[tuple[Driver, str]]:
     """A driver, and the socket of its database."""
-    with arena() as cluster, providers(seed) as (keyed, keyless):
+    with arena() as here, providers(seed) as (keyed, keyless):
         scenarios.publish_all()
-        yield Driver(keyed, keyless, seed), cluster.socket / ".s.PGSQL.5432"
+        yield Driver(keyed, keyless, seed), here.socket
 
 
 def _chosen(size: Size, *names: str) -> list[Scenario]:
@@ -310,7 +309,7 @@ def killed(size: Size, seed: int) -> Iterator[Line]:
 def cut(size: Size, seed: int) -> Iterator[Line]:
     """The connection to PostgreSQL, or to a provider, ends in mid-word."""
     tally, chosen = Tally(), _chosen(size, "keyed")
-    with _driver(seed) as (driver, socket), Proxy(str(socket)) as proxy:
+    with _driver(seed) as (driver, socket), Proxy(socket) as proxy:
         for scenario in chosen:
             driver.cut_everywhere(scenario, proxy, tally)
         words = "cut at each COMMIT: applied but untold, or never sent"
