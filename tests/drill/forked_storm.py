@@ -86,7 +86,7 @@ class Weather:
 
 WEATHER = {
     Size.QUICK: Weather(starts=150, kills=60, restarts=1, every_s=0.06),
-    Size.SHORT: Weather(starts=1_500, kills=300, restarts=4, every_s=0.1),
+    Size.SHORT: Weather(starts=1_000, kills=250, restarts=4, every_s=0.1),
     Size.LONG: Weather(starts=20_000, kills=2_000, restarts=50, every_s=0.2),
 }
 
