@@ -42,6 +42,7 @@ from orchestrator.core.states import (
     may_move_step,
     may_repair_run,
     may_repair_step,
+    may_undo_run,
 )
 
 QUEUES = {
@@ -52,6 +53,7 @@ QUEUES = {
     "human_gate": "approval",
     "sub_workflow": "subworkflow",
 }
+_DONE = (StepState.COMPLETED, StepState.COMPENSATED)  # what was undone had been done
 TRUE, FALSE, BROKEN = "true", "false", "broken"
 
 
@@ -59,7 +61,7 @@ def workflow_of(steps: dict[str, dict[str, Any]], **more: Any) -> CompiledWorkfl
     value = {"schema": "orchestrator/v1", "name": "random", "steps": steps, **more}
     document, problems = parse_document(value)
     assert document is not None, problems
-    return compile_workflow(document, value, queues=QUEUES, pins={})
+    return compile_workflow(document, value, queues=QUEUES, pins={}, undoable={"child"})
 
 
 # -- random documents ------------------------------------------------------------------------------
@@ -349,6 +351,15 @@ class World:
         self.apply(decision, repairing=True)
         self._close_loops(decision, None)
 
+    def undo(self, plan: Callable[[Snapshot], Decision]) -> None:
+        """Steps of a run that is over, or paused, are undone; it comes back to where it was."""
+        decision = self.decide(plan)
+        self._reopen(decision)
+        if self.state in RUN_TERMINAL:
+            assert may_undo_run(self.state, RunState.COMPENSATING)
+            self.state = RunState.COMPENSATING
+        self.apply(decision, repairing=True)
+
     def _reopen(self, decision: Decision) -> None:
         for position in decision.reopened:
             self._anew(Ref(position), StepState.BLOCKED)
@@ -522,8 +533,9 @@ class World:
 
     def _check_undo(self, position: int, after: Snapshot) -> None:
         """In reverse: whatever was done behind the step has been undone, or could not be."""
-        assert after.verdict is not None
-        assert after.verdict.state != RunState.COMPLETED
+        if after.undo is None:
+            assert after.verdict is not None
+            assert after.verdict.state != RunState.COMPLETED
         behind, frontier = set[int](), [edge.target for edge in self.workflow.steps[position].outs]
         while frontier:
             target = frontier.pop()
@@ -531,6 +543,8 @@ class World:
                 behind.add(target)
                 frontier += [edge.target for edge in self.workflow.steps[target].outs]
         for undo in self.workflow.compensations:
+            if after.undo is not None and undo.undoes not in after.undo.steps:
+                continue
             if undo.undoes in behind and after.code(undo.undoes) in (
                 Code.COMPLETED,
                 Code.COMPENSATING,
@@ -603,9 +617,11 @@ class World:
         state = self.snapshot.state(position)
         fallback = step.fallback
         while fallback is not None and not own:
-            if self.snapshot.state(fallback) is StepState.COMPLETED:
+            if self.snapshot.state(fallback) in _DONE:
                 return "completed"
             fallback = self.workflow.steps[fallback].fallback
+        if state in _DONE:
+            return "completed"
         if state not in (StepState.FAILED, StepState.TIMED_OUT):
             return str(state)
         if step.optional and step.owner is None and not own:
@@ -799,7 +815,7 @@ class Driver:
 
     def _meddle(self) -> None:
         world = self.world
-        if world.snapshot.verdict is not None:
+        if world.snapshot.verdict is not None or world.snapshot.undo is not None:
             self.rng.choice([world.time_out, world.redispatch])()
             return
         acts: list[Callable[[], None]] = [world.cancel, world.time_out, world.redispatch]
