@@ -66,7 +66,8 @@ _GIVES_UP = frozenset({_S.FAILED, _S.TIMED_OUT, _S.SKIPPED, _S.CANCELLED})
 STEP_MOVES: dict[StepState, frozenset[StepState]] = {
     # blocked -> running: made ready and claimed in one transaction by the worker at hand
     _S.BLOCKED: frozenset({_S.READY, _S.RUNNING, _S.SKIPPED, _S.FAILED, _S.CANCELLED}),
-    _S.READY: frozenset({_S.RUNNING, _S.CANCELLED}),
+    # ready -> waiting: it stands before a gate that is shut or full
+    _S.READY: frozenset({_S.RUNNING, _S.WAITING, _S.CANCELLED}),
     _S.RUNNING: _GIVES_UP | {_S.COMPLETED, _S.RETRYING, _S.WAITING, _S.READY},
     _S.RETRYING: frozenset({_S.READY, _S.RUNNING, _S.CANCELLED}),
     _S.WAITING: _GIVES_UP | {_S.COMPLETED, _S.RETRYING, _S.READY, _S.RUNNING, _S.WAITING},

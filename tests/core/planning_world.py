@@ -20,6 +20,7 @@ from orchestrator.core.compiling import compile_workflow
 from orchestrator.core.decision import Decision, Ref
 from orchestrator.core.definition import parse_document
 from orchestrator.core.errors import ConditionError, ErrorClass, StepError
+from orchestrator.core.gates import Gate
 from orchestrator.core.outcomes import (
     EndRun,
     Failed,
@@ -305,6 +306,19 @@ class World:
     def wake(self, ref: Ref) -> None:
         retries = self.rows[ref].state is StepState.RETRYING
         self.apply(self.decide(lambda s: planning.wake(self.workflow, s, ref, retries=retries)))
+
+    def park(self, ref: Ref) -> None:
+        """The work stands before a gate that is shut."""
+        gate = Gate(key="service:x", source="breaker", allows=0, why="x ails")
+        decision = self.ask(lambda s: planning.park(self.workflow, s, ref, gate, state=self.state))
+        if decision is not None:
+            assert decision.claim is None
+            assert ref not in (*decision.dispatch, *decision.carried)
+            self.apply(decision, Waiting(kind="service"))
+
+    def let_go(self, ref: Ref) -> None:
+        """The gate lets it through."""
+        self.apply(self.decide(lambda s: planning.let_go(self.workflow, s, ref, "service:x")))
 
     def redispatch(self) -> None:
         """The sweep: every READY row's message is taken for lost."""
@@ -715,6 +729,7 @@ class Driver:
         self.world, self.rng, self.fails = world, rng, fails
         self.resumes = 0
         self.lose = 0.05
+        self.shut = 0.1
 
     def run(self, *, meddle: float = 0.03, limit: int = 3000) -> None:
         for _ in range(limit):
@@ -752,7 +767,9 @@ class Driver:
         world = self.world
         if ref is None:
             ref = world.wakeups.pop(self.rng.randrange(len(world.wakeups)))
-            if self.rng.random() < 0.9:  # else the message is lost
+            if self.rng.random() < self.shut:
+                world.park(ref)
+            elif self.rng.random() < 0.9:  # else the message is lost
                 world.claim(ref)
             if self.rng.random() < 0.2:
                 world.wakeups.append(ref)  # doubled
@@ -760,6 +777,8 @@ class Driver:
         row = world.rows[ref]
         if row.state is StepState.RETRYING or row.waiting_for == "timer":
             world.wake(ref)
+        elif row.waiting_for == "service":
+            world.let_go(ref)
         elif row.state is StepState.WAITING:
             world.settle(ref, self._answer(row.waiting_for))
         elif self.rng.random() < self.lose:
