@@ -105,3 +105,9 @@ class InvariantBroken(OrchestratorError):
     """Stored state contradicts itself; the run is left as it is for a person to look at."""
 
     code = "invariant_broken"
+
+
+class Unreadable(InvariantBroken):
+    """A stored document or compact state that this build cannot read: nothing can be decided."""
+
+    code = "unreadable"

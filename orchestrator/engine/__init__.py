@@ -8,6 +8,7 @@ through a port.
 from orchestrator.core.undo_steps import UNDO
 from orchestrator.crash import Unit
 from orchestrator.engine.blueprints import compiled, pinned_digest, register_blueprint
+from orchestrator.engine.compat import Compatibility, check_compatibility
 from orchestrator.engine.control import cancel_run, pause_run, resume_run
 from orchestrator.engine.explaining import length
 from orchestrator.engine.family import cancel_children, tell_parent
@@ -48,6 +49,7 @@ __all__ = [
     "MAX_SAGA_LINES",
     "QUOTA_SCOPES",
     "UNDO",
+    "Compatibility",
     "Dispatcher",
     "InstalledParts",
     "LaneControl",
@@ -63,6 +65,7 @@ __all__ = [
     "beat_once",
     "cancel_children",
     "cancel_run",
+    "check_compatibility",
     "compiled",
     "database_now",
     "deliver_decision",

@@ -21,7 +21,7 @@ from orchestrator.core.definition import (
     document_edges,
     parse_document,
 )
-from orchestrator.core.errors import InvariantBroken, NotFound
+from orchestrator.core.errors import NotFound, Unreadable
 from orchestrator.core.site import Site
 from orchestrator.core.undo_steps import undoes_something
 from orchestrator.crash import Unit
@@ -131,7 +131,8 @@ def _tool_service(name: str) -> str:
 def compiled(blueprint_id: int) -> CompiledWorkflow:
     """The blueprint, ready to run; cached in the process, as it never changes.
 
-    Raises NotFound for an unknown id, InvariantBroken when the stored bytes do not fit the digest.
+    Raises NotFound for an unknown id, Unreadable when the stored bytes do not fit the digest, or
+    are no document to this build. It is looked for once a process: what was compiled is kept.
     """
     row = (
         Blueprint.objects.filter(pk=blueprint_id)
@@ -142,12 +143,12 @@ def compiled(blueprint_id: int) -> CompiledWorkflow:
         raise NotFound(f"there is no blueprint {blueprint_id}")
     canonical, pins, expected = bytes(row[0]), row[1], row[2]
     if pinned_digest(canonical, pins) != expected:
-        raise InvariantBroken(f"blueprint {blueprint_id} does not have the digest it is stored by")
+        raise Unreadable(f"blueprint {blueprint_id} does not have the digest it is stored by")
     value = orjson.loads(canonical)
     value["steps"] = _in_authors_order(blueprint_id, value["steps"])
     document, problems = parse_document(value)
     if document is None:
-        raise InvariantBroken(f"blueprint {blueprint_id} cannot be read: {problems[0].message}")
+        raise Unreadable(f"blueprint {blueprint_id} cannot be read: {problems[0].message}")
     site = installed_site(row[3])
     undoable = _undoable(row[3], document, pins)
     return compile_workflow(

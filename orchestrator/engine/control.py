@@ -16,11 +16,12 @@ from orchestrator.core.states import RunState
 from orchestrator.crash import Unit
 from orchestrator.engine import outbox
 from orchestrator.engine.blueprints import compiled
+from orchestrator.engine.halting import ALERT as HALTED
 from orchestrator.engine.settle import apply_change
 from orchestrator.engine.settled import Settled
 from orchestrator.engine.values import Values
 from orchestrator.engine.writing import Change
-from orchestrator.models import rows
+from orchestrator.models import alert_rows, rows
 from orchestrator.models.rows import RunRow
 
 
@@ -71,6 +72,9 @@ def _act(
         if only_from is not None and run.state is not only_from:
             message = f"the run is {run.state}; only a run that is {only_from} can be {word}"
             raise StateConflict(message, state=run.state)
+        if only_from is RunState.PAUSED:
+            run.snapshot.paused = True  # a run that was halted unread: it can be read now
+            alert_rows.close_alert(HALTED, str(run_id))
         apply_control(run, decide(compiled(run.blueprint_id), run.snapshot), actor=actor)
 
 

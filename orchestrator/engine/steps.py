@@ -16,7 +16,7 @@ from orchestrator.conf import engine_settings
 from orchestrator.core import planning
 from orchestrator.core.admission import Lane, queued_on
 from orchestrator.core.decision import Ref
-from orchestrator.core.errors import InvariantBroken
+from orchestrator.core.errors import InvariantBroken, Unreadable
 from orchestrator.core.gates import Gate, passing
 from orchestrator.core.outcomes import Failed, Outcome, StartChild, UndoChildren, Waiting
 from orchestrator.core.settling import Expanded
@@ -24,6 +24,7 @@ from orchestrator.core.states import RunState, StepState
 from orchestrator.crash import Unit, crash_point
 from orchestrator.engine import breakers, children, ending, gates, inbox, outbox, parking
 from orchestrator.engine.blueprints import compiled
+from orchestrator.engine.halting import halt
 from orchestrator.engine.leases import keeper
 from orchestrator.engine.patience import outlast
 from orchestrator.engine.ports import LaneControl
@@ -59,7 +60,11 @@ def run_step(order: Order, control: LaneControl) -> int:
     Returns how many bodies ran. Every transaction is its own; a database that goes away raises,
     and the lease or the READY sweep finds the step again.
     """
-    work = claim(order)
+    try:
+        work = claim(order)
+    except Unreadable as cause:
+        halt(order.run_id, cause)
+        return 0
     count = 0
     while work is not None:
         crash_point("claimed")

@@ -8,6 +8,9 @@ from typing import TypeVar
 
 from django.db import InterfaceError, OperationalError
 
+from orchestrator.core.errors import Unreadable
+from orchestrator.engine.halting import halt, run_of
+
 logger = logging.getLogger(__name__)
 
 Found = TypeVar("Found")
@@ -22,6 +25,10 @@ def each(found: Iterable[Found], act: Callable[[Found], bool]) -> int:
             done += act(one)
         except (OperationalError, InterfaceError):
             raise
+        except Unreadable as cause:
+            run_id = run_of(one)
+            if run_id is not None:
+                halt(run_id, cause)
         except Exception:
             logger.exception("a sweep could not handle %s; it goes on with the others", one)
     return done

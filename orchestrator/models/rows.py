@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -11,6 +12,7 @@ from uuid import UUID
 import orjson
 from django.db import connection
 
+from orchestrator.core.errors import Unreadable
 from orchestrator.core.snapshot import Snapshot, unpack
 from orchestrator.core.states import RUN_TERMINAL, RunState
 from orchestrator.crash import crash_point
@@ -103,7 +105,10 @@ def _json(value: Any) -> Any:
 def _run(row: Sequence[Any]) -> RunRow:
     run = RunRow(*row)
     run.state = RunState(run.state)
-    run.snapshot = unpack(row[7])
+    try:
+        run.snapshot = unpack(row[7])
+    except (ValueError, struct.error) as error:
+        raise Unreadable(str(error)) from None
     run.input, run.trigger = _json(run.input), _json(run.trigger)
     return run
 
