@@ -11,7 +11,7 @@ from orchestrator.core.states import RunState, StepState
 DECISIONS = 1
 """The version of the rules by which this build decides, recorded as each run starts. A change of
 what planning answers to the same facts needs the next number, and the old answer for runs of the
-old one (ADR 0020): their histories are replayed by it."""
+old one (ADR 0021): their histories are replayed by it."""
 
 
 class Ref(NamedTuple):

@@ -5,7 +5,7 @@ attempt's answer, a timer, a signal, an operator's act), asks ``core.planning`` 
 what follows from it, and compares that with what was recorded. What cannot be worked out again is
 recorded and taken from there: answers and errors, what conditions said, jitter, people's words,
 instants. Which READY step takes a free place, and by which message, is the carriers' affair: here a
-start must be allowed, no more. ADR 0020 says what that proves, and what it does not.
+start must be allowed, no more. ADR 0021 says what that proves, and what it does not.
 """
 
 from __future__ import annotations

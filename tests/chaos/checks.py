@@ -11,6 +11,8 @@ from typing import Any
 from django.core.management import CommandError, call_command
 from django.db import connection
 
+from tests.drill.replays import replay_all
+
 OVER = "('completed', 'failed', 'cancelled', 'timed_out')"
 
 # Each finds rows of what must not be; the first column says what, the others where.
@@ -60,7 +62,7 @@ _QUESTIONS: dict[str, str] = {
 
 def breaches() -> list[str]:
     """Everything that does not hold, with the first few places of each; empty when all is well."""
-    return [*found(*_QUESTIONS), *what_verify_finds()]
+    return [*found(*_QUESTIONS), *what_verify_finds(), *replay_all()]
 
 
 def found(*names: str, limit: int = 5) -> list[str]:

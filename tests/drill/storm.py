@@ -13,6 +13,7 @@ from tests.chaos import checks
 from tests.chaos.processes import world
 from tests.chaos.storm import Storm
 from tests.drill.line import Line, Size, minutes
+from tests.drill.replays import replay_line
 
 RUNS_A_MINUTE = 330  # as many as two cores carry beside the kills
 
@@ -94,6 +95,7 @@ def _judged(storm: Storm) -> Iterator[Line]:
         "P11", "after the storm manage.py verify finds nothing, no history has a gap", stored,
         {"events": events}, checks.what_verify_finds(),
     )  # fmt: skip
+    yield replay_line()
 
 
 def _only(facts: dict[str, int], *names: str) -> dict[str, int]:
