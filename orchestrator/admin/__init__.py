@@ -5,11 +5,11 @@ State changes only through the engine's face, by a POST that was confirmed with 
 
 from orchestrator.admin.alerts import AlertAdmin
 from orchestrator.admin.blueprints import BlueprintAdmin
+from orchestrator.admin.breakers import HoldAdmin, ServiceAdmin
 from orchestrator.admin.dead_letters import DeadLetterAdmin
 from orchestrator.admin.repairs import EffectAdmin, RepairAdmin
 from orchestrator.admin.replays import ReplayCheckAdmin, ReplayDayAdmin
 from orchestrator.admin.runs import RunAdmin
-from orchestrator.admin.services import HoldAdmin, ServiceAdmin
 
 __all__ = [
     "AlertAdmin",

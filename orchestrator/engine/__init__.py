@@ -39,7 +39,7 @@ from orchestrator.engine.reading import (
 )
 from orchestrator.engine.repair import ACTIONS, repair_run
 from orchestrator.engine.repair_order import RepairReport
-from orchestrator.engine.services import ServicePicture, services
+from orchestrator.engine.service_pictures import ServicePicture, services
 from orchestrator.engine.start import start_run
 from orchestrator.engine.steps import Order, run_step
 from orchestrator.engine.undoing import tell_undone, undo_child

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.models import Hold
 from tests.desk.world import Caller
-from workflows_app.api.services import ServiceAnswer, ServicesAnswer
+from workflows_app.api.breakers import ServiceAnswer, ServicesAnswer
 
 pytestmark = pytest.mark.django_db
 

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from workflows_app.api import control, dead_letters, definitions, repairs, runs, sagas, services
+from workflows_app.api import breakers, control, dead_letters, definitions, repairs, runs, sagas
 
 urlpatterns = [
     path("workflows", runs.RunsView.as_view(), name="runs"),
@@ -17,9 +17,9 @@ urlpatterns = [
     path("workflows/<str:id>/repair", repairs.RepairView.as_view(), name="repair"),
     path("dead-letters", dead_letters.LettersView.as_view(), name="dead-letters"),
     path("dead-letters/retry", dead_letters.RetryLettersView.as_view(), name="retry-letters"),
-    path("services", services.ServicesView.as_view(), name="services"),
-    path("services/<str:name>/hold", services.HoldView.as_view(), name="hold-service"),
-    path("services/<str:name>/release", services.ReleaseView.as_view(), name="release-service"),
+    path("services", breakers.ServicesView.as_view(), name="services"),
+    path("services/<str:name>/hold", breakers.HoldView.as_view(), name="hold-service"),
+    path("services/<str:name>/release", breakers.ReleaseView.as_view(), name="release-service"),
     path(
         "dead-letters/<int:id>/settle",
         dead_letters.SettleLetterView.as_view(),
