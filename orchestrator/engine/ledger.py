@@ -91,7 +91,9 @@ def _known(run: Run, workflow: CompiledWorkflow, acting: set[int]) -> _Known:
         undone = of.get(row.position)
         if undone is not None:
             undo[undone] = row
-    letters = DeadLetter.objects.filter(run=run, retried_at=None, settled_at=None)
+    letters = DeadLetter.objects.filter(
+        run=run, retried_at=None, settled_at=None, reason__in=("compensation", "irreversible")
+    )
     return _Known(
         rows=[row for row in rows if row.position not in of],
         undo=undo,

@@ -32,7 +32,7 @@ def test_each_step_that_acts_outside_has_its_line_in_the_order_of_undoing(carrie
         "book": say(2, needs=["plain"], compensate=never),
         "mail": count("mail", needs=["book"], effect={"key": "mail:1"}, irreversible=True),
         "note": count("note", needs=["book"], effect={"key": "note:1"}),
-        "z": fail(needs=["mail", "note"]),
+        "z": fail(needs=["mail", "note"], effect={"key": "z:1"}),
     }
     run = ran(carrier, steps)
     lines = ledger(run)
@@ -42,7 +42,9 @@ def test_each_step_that_acts_outside_has_its_line_in_the_order_of_undoing(carrie
         "pay": "undone",
         "mail": "irreversible",
         "note": "done",
+        "z": "not_done",
     }
+    assert lines["z"].task is None
     pay_line = lines["pay"]
     assert (pay_line.effect_key, pay_line.compensation_key) == ("pay:1", "refund:1")
     assert (pay_line.external_ref, pay_line.turn, pay_line.attempts) == ("P-1", 2, 1)
