@@ -79,8 +79,11 @@ def django_database(url: str) -> dict[str, Any]:
 
 
 def shared_connections(entry: dict[str, Any], *, most: int) -> dict[str, Any]:
-    """The same entry with a pool that all threads of the process share; ``most`` 0: unchanged."""
+    """The same entry with a pool that all threads of the process share; ``most`` 0: unchanged.
+
+    Who gets no connection within three seconds is told to come back (503 with Retry-After).
+    """
     if not most:
         return entry
-    pool = {"min_size": 1, "max_size": most, "timeout": 10}
+    pool = {"min_size": 1, "max_size": most, "timeout": 3}
     return entry | {"OPTIONS": entry["OPTIONS"] | {"pool": pool}, "CONN_MAX_AGE": 0}
