@@ -80,6 +80,10 @@ class Environment(BaseSettings):
         description='JSON list of rules that split queues: [{"tool": "erp.*", "to": ".erp"}]',
     )
     orchestrator_fuse: bool = Field(default=True, description="run linear stretches in one message")
+    after_restore: bool = Field(
+        default=False,
+        description="the database is a restored backup: look each effect up before it is called",
+    )
     task_events: bool = Field(
         default=False, description="let workers tell Flower each task; costs speed"
     )

@@ -19,6 +19,8 @@ from orchestrator.core.routing import QueueRoute
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
     """Measures of the engine. ``fuse`` False: every step is a message of its own.
+    ``after_restore``: an effect that is unknown here may have happened after the backup, so it is
+    in doubt from the first call on.
 
     A fused stretch gives way after ``stretch_steps`` steps or ``stretch_time``; when others wait
     on the queue, after ``stretch_polite`` and ``polite_steps`` (giving way costs a message, a
@@ -27,6 +29,7 @@ class EngineSettings:
     """
 
     fuse: bool = True
+    after_restore: bool = False
     lease: timedelta = timedelta(seconds=15)
     renew_every: timedelta = timedelta(seconds=5)
     stretch_steps: int = 50
@@ -51,6 +54,7 @@ def engine_settings() -> EngineSettings:
     given: Mapping[str, Any] = getattr(settings, "ORCHESTRATOR", {})
     return EngineSettings(
         fuse=bool(given.get("FUSE", True)),
+        after_restore=bool(given.get("AFTER_RESTORE", False)),
         lease=timedelta(seconds=given.get("LEASE_SECONDS", 15)),
         renew_every=timedelta(seconds=given.get("RENEW_SECONDS", 5)),
         stale_after=timedelta(seconds=given.get("STALE_SECONDS", 2)),

@@ -110,6 +110,7 @@ ORCHESTRATOR: dict[str, Any] = {
     "REPLAY_GATE_PERCENT": ENV.replay_gate_percent,
     "FUSE": ENV.orchestrator_fuse,
     "EFFECT_RETENTION": ENV.orchestrator_effect_retention,
+    "AFTER_RESTORE": ENV.after_restore,
     "QUEUES": ENV.queues,
     "QUEUE_ROUTES": ENV.orchestrator_queue_routes,
     "HELD": ENV.orchestrator_held,

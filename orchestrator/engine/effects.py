@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from orchestrator.authoring import registry
+from orchestrator.conf import engine_settings
 from orchestrator.core.decision import EventDraft, Ref
 from orchestrator.core.effects import (
     Course,
@@ -93,6 +94,8 @@ def apply_effect(
         case Course.BUSY:
             return Answered(outcome=_busy(plan))
         case Course.DOUBT:
+            return _settle_doubt(plan, step, context, call)
+        case Course.CALL if engine_settings().after_restore:  # done after the backup, perhaps
             return _settle_doubt(plan, step, context, call)
         case Course.CALL:
             return _conclude(plan, step, context, call())
