@@ -59,10 +59,14 @@ class Order:
     broker_url: str | None = None
     skew_s: float = 0.0
     port: int = 0
+    after_restore: bool = False
 
     def apply(self) -> None:
         """Make this process's world so."""
-        settings.ORCHESTRATOR = settings.ORCHESTRATOR | {"FUSE": self.fuse}
+        settings.ORCHESTRATOR = settings.ORCHESTRATOR | {
+            "FUSE": self.fuse,
+            "AFTER_RESTORE": self.after_restore,
+        }
         if self.database_url:
             settings.DATABASES["default"].update(django_database(self.database_url))
         if self.broker_url:

@@ -252,6 +252,20 @@ class World:
         assert self._postgres.wait(20), "PostgreSQL did not stop"
         self._postgres.kill()
 
+    @property
+    def postgres_programs(self) -> Path:
+        """The folder of the server's own programs."""
+        return self._cluster.programs.folder
+
+    def replace_postgres(self, backup: Path) -> None:
+        """Stop it; this copy of a data folder takes the place of its own, and is started."""
+        self.stop_postgres()
+        shutil.rmtree(self._cluster.data)
+        shutil.move(backup, self._cluster.data)
+        for path in (self._cluster.data, *self._cluster.data.rglob("*")):
+            self._cluster.account.own(path)
+        self.start_postgres()
+
     def start_broker(self) -> None:
         """Start the broker on the same port and return when it answers."""
         self._broker.prepare()

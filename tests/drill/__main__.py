@@ -42,6 +42,12 @@ DRILLS: tuple[Entry, ...] = (
     Entry("stopped", "tests.drill.points:stopped", QUICK),
     Entry("cuts", "tests.drill.cuts:cut_off"),
     Entry("outage", "tests.drill.outage:outage", QUICK, alone=True, limit_s=480),
+    Entry("servers_away", "tests.drill.outages:servers_away"),
+    Entry("restore", "tests.drill.restore:restored"),
+    Entry("clocks", "tests.drill.clocks:hours_off"),
+    Entry("child_stuck", "tests.drill.crowd:child_stuck"),
+    Entry("join", "tests.drill.crowd:joined_once", QUICK),
+    Entry("flush", "tests.drill.flush:flushed", alone=True),
 )
 
 
