@@ -66,14 +66,37 @@ def reorder(meddler: Meddler, message: Message) -> Sequence[Message]:
     return [meddler.kept.pop(meddler.rng.randrange(len(meddler.kept)))]
 
 
+def unreliable(meddler: Meddler, message: Message) -> Sequence[Message]:
+    """By chance a message is doubled, lost, kept back (with those after it overtaking), or fine."""
+    chance = meddler.rng.random()
+    if chance < 0.10:
+        meddler.done["doubled messages"] += 1
+        return [message, message]
+    if chance < 0.13:
+        meddler.done["lost messages"] += 1
+        return []
+    if chance < 0.25 or meddler.kept:
+        meddler.kept.append(message)
+    if not meddler.kept:
+        return [message]
+    meddler.done["shuffled messages"] += 1
+    if len(meddler.kept) < 6:
+        return []
+    return [meddler.kept.pop(meddler.rng.randrange(len(meddler.kept)))]
+
+
 class Meddler:
     """Carries messages from database 0 to database 1 in a thread, with one kind of trouble."""
 
-    def __init__(self, url: str, trouble: Trouble, *, seed: int = 0) -> None:
+    def __init__(
+        self, url: str, trouble: Trouble, *, seed: int = 0, patience_s: float = 0.1
+    ) -> None:
+        self.patience_s = patience_s  # so long nothing comes, then what was kept is handed over
         self.trouble = trouble
         self.rng = random.Random(seed)
         self.asked: Counter[str] = Counter()
         self.kept: list[Message] = []
+        self.done: Counter[str] = Counter()
         self.taken: list[Message] = []
         self.handed: list[Message] = []
         self._from = redis.Redis.from_url(url)
@@ -94,12 +117,18 @@ class Meddler:
     def _carry(self) -> None:
         keys = [PREFIX + queue for queue in QUEUES]
         while not self._stop.is_set():
-            message = self._from.brpop(keys, timeout=0.1)
-            if message is None:
-                self._hand([self.kept.pop() for _ in range(len(self.kept))])
-                continue
-            self.taken.append(message)
-            self._hand(self.trouble(self, message))
+            try:
+                self._carry_one(keys)
+            except redis.RedisError:  # the broker is away: what we held is lost with it
+                self._stop.wait(0.1)
+
+    def _carry_one(self, keys: Sequence[str]) -> None:
+        message = self._from.brpop(keys, timeout=self.patience_s)
+        if message is None:
+            self._hand([self.kept.pop() for _ in range(len(self.kept))])
+            return
+        self.taken.append(message)
+        self._hand(self.trouble(self, message))
 
     def _hand(self, messages: Sequence[Message]) -> None:
         for key, raw in messages:

@@ -57,6 +57,7 @@ class Storm:
     every_s: float
     monkeys: Sequence[Monkey] = ALL
     stuck_s: float = 60.0
+    read_url: str | None = None
     say: Callable[[str], None] = lambda _: None
     done: Counter[str] = field(default_factory=Counter)
     outages: int = 0
@@ -82,7 +83,7 @@ class Storm:
         Fills ``lost`` (acknowledged, but not stored) and ``failures`` (did not end, or not as it
         should); empty when all is as promised. What the database says is asked by ``checks``.
         """
-        self.world.fleet.start_ready(FLEET)
+        self.world.fleet.start_ready(FLEET, read_url=self.read_url)
         shapes.publish_shapes(*shapes.ALL)
         self._began = time.monotonic()
         self._moved_at, self._seen, self._said_at = self._began, -1, self._began
@@ -123,7 +124,7 @@ class Storm:
         """What the stack's supervisor does: a part that has ended is started again."""
         for part in set(FLEET):
             for _ in range(FLEET.count(part) - len(self.world.fleet.alive(part))):
-                self.world.fleet.start(part)
+                self.world.fleet.start(part, read_url=self.read_url)
 
     def _go_on(self) -> None:
         """After the storm every worker consumes again: new runs over all queues end soon."""

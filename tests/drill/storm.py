@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.chaos import checks
+from tests.chaos.meddler import Meddler, read_url, unreliable
 from tests.chaos.processes import world
 from tests.chaos.storm import Storm
 from tests.drill.line import Line, Size, minutes
@@ -41,12 +42,19 @@ def kill_storm(size: Size, seed: int) -> Iterator[Line]:
     weather = _weather(size)
     folder = Path(tempfile.mkdtemp(prefix="storm-"))
     with world(folder, lease_s=6) as mine:
+        url = mine.urls["BROKER_URL"]
         storm = Storm(
-            mine, runs=weather.runs, seed=seed, lasts_s=weather.lasts_s, every_s=weather.every_s
+            mine,
+            runs=weather.runs,
+            seed=seed,
+            lasts_s=weather.lasts_s,
+            every_s=weather.every_s,
+            read_url=read_url(url),
         )
         storm.say = _teller(storm)
-        storm.blow()
-        yield from _judged(storm)
+        with Meddler(url, unreliable, seed=seed, patience_s=1.0) as meddler:
+            storm.blow()
+        yield from _judged(storm, meddler.done)
 
 
 def _teller(storm: Storm) -> Callable[[str], None]:
@@ -59,7 +67,7 @@ def _teller(storm: Storm) -> Callable[[str], None]:
     return say
 
 
-def _judged(storm: Storm) -> Iterator[Line]:
+def _judged(storm: Storm, messages: Mapping[str, int]) -> Iterator[Line]:
     """The lines of a storm that is over."""
     done, facts = storm.done, storm.facts()
     hurt = {
@@ -76,7 +84,9 @@ def _judged(storm: Storm) -> Iterator[Line]:
     ended = storm.progress()["ended"]
     yield Line(
         "P1 P4", "every run of the storm ends as its workflow says, with the right output", ended,
-        {"quarantined": storm.done_quarantined} | _only(facts, "retries after failures"),
+        {"quarantined": storm.done_quarantined}
+        | _only(facts, "retries after failures")
+        | dict(messages),
         storm.failures + checks.found(checks.NOT_ENDED, checks.LEFT, checks.UNHEARD),
     )  # fmt: skip
     yield Line(
