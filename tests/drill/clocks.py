@@ -10,6 +10,7 @@ from orchestrator.models import Run
 from tests.chaos import checks, shapes
 from tests.chaos.shapes import Shape
 from tests.drill.line import Line, Size
+from tests.drill.replays import replay_all
 from tests.drill.scene import Scene, ask, scene, spread
 
 HOUR_S = 3600.0
@@ -109,4 +110,4 @@ def _judged(here: Scene, runs: list[UUID], bound_s: float) -> tuple[list[str], l
         broken.append(f"timers were up to {p99} s late")
     # The bodies' ledger is written by clocks that are wrong on purpose: no question by its time.
     broken += checks.found(checks.STALE, checks.TWICE, checks.DOUBLED, checks.LEFT)
-    return broken + checks.what_verify_finds(), late
+    return broken + checks.what_verify_finds() + replay_all(), late
