@@ -17,7 +17,7 @@ class SteadyEntry(ModelEntry):  # type: ignore[misc]
     def __init__(self, model: Any, app: Any = None) -> None:
         super().__init__(model, app=app)
         now = self._default_now()
-        if self.last_run_at > now:
+        if model.last_run_at > now:
             self.last_run_at = model.last_run_at = now
 
 
