@@ -33,7 +33,6 @@ class _Held:
     just before the statement that gave us the lease, or renewed it last."""
 
     fence: int
-    worker: str
     over_at: float
     since: float
 
@@ -51,13 +50,13 @@ class LeaseKeeper:
 
     @contextmanager
     def holding(
-        self, step_id: UUID, fence: int, *, worker: str, timeout_s: float, since: float
+        self, step_id: UUID, fence: int, *, timeout_s: float, since: float
     ) -> Iterator[None]:
         """Keep the lease for as long as the body runs. ``since``: ``time.monotonic()`` just before
         the claim was asked for."""
         self._ensure_thread()
         with self._lock:
-            self._held[step_id] = _Held(fence, worker, time.monotonic() + timeout_s, since)
+            self._held[step_id] = _Held(fence, time.monotonic() + timeout_s, since)
         try:
             yield
         finally:
@@ -95,7 +94,7 @@ class LeaseKeeper:
         if not held:
             return
         asked_at = time.monotonic()
-        wanted = [(step_id, one.fence, one.worker) for step_id, one in held.items()]
+        wanted = [(step_id, one.fence) for step_id, one in held.items()]
         try:
             renewed = step_moves.renew_leases(wanted, engine_settings().lease)
         except DatabaseError:

@@ -137,8 +137,6 @@ def _subject_move(
         "to": str(subject.to),
         **usage_of(outcome),
     }
-    if row.state == StepState.RUNNING:
-        move["worker"] = row.worker
     if subject.to is StepState.COMPLETED:
         move["output"] = output_of(outcome)
         move["error"] = None

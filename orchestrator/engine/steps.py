@@ -74,7 +74,6 @@ def run_step(order: Order, control: LaneControl) -> int:
         with keeper.holding(
             work.row.id,
             work.row.fence,
-            worker=work.row.worker,
             timeout_s=work.step.timeout_s,
             since=work.asked_at,
         ):
@@ -145,14 +144,16 @@ def _claim_read(order: Order) -> Work | None:
         return None
     if not taken.guarded:
         gates.cache.learn_open()
-    if taken.at is not None:
-        return _taken(order, taken, taken.at, asked_at)
+    if taken.at is not None and taken.fence is not None:
+        return _taken(order, taken, taken.at, taken.fence, asked_at)
     if taken.run.snapshot.running > 0:
         raise _Crowded
     return _claim_found((taken.run, taken.step))
 
 
-def _taken(order: Order, taken: rows.Taken, at: datetime, asked_at: float) -> Work | None:
+def _taken(
+    order: Order, taken: rows.Taken, at: datetime, fence: int, asked_at: float
+) -> Work | None:
     """The place was kept, so the claim is written already; work out what it holds."""
     run, row = taken.run, taken.step
     workflow = compiled(run.blueprint_id)
@@ -166,7 +167,10 @@ def _taken(order: Order, taken: rows.Taken, at: datetime, asked_at: float) -> Wo
         if found is None or found[1].state != StepState.RUNNING:
             return None
         run, row = found
-        row.fence, row.attempt = row.fence - 1, row.attempt - 1  # counted by the claim already
+        row.attempt -= 1  # counted by the claim already
+        if row.fence != fence:
+            return None
+    row.fence = fence - 1  # as before the claim
     values = Values(run, workflow)
     settled = Settled(
         run=run,
@@ -242,7 +246,6 @@ def _work(settled: Settled, run: RunRow, values: Values) -> Work | None:
     row.fence += 1
     row.attempt += 1
     row.state = StepState.RUNNING
-    row.worker = worker_name()
     row.waiting_for = ""
     row.started_at = at
     row.input = settled.prepared.input

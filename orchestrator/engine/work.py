@@ -225,7 +225,7 @@ def step_context(work: Work) -> StepContext:
             return compile_expression(value, names=None).evaluate(scope)
         return compile_template(value, names=None).render(scope)
 
-    holder = Holder(run_id=run.id, step_id=row.id, fence=row.fence, worker=worker_name())
+    holder = Holder(run_id=run.id, step_id=row.id, fence=row.fence)
     caller = Caller(holder=holder, name=row.key + row.scope)
     context = StepContext(
         run_id=str(run.id),

@@ -17,12 +17,11 @@ from orchestrator.models.statements import dumps
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """The attempt that calls: its row, its fence, and the worker that the row names."""
+    """The attempt that calls: its row and its fence."""
 
     run_id: UUID
     step_id: UUID
     fence: int
-    worker: str
 
 
 def intend(holder: Holder, *, effect: dict[str, Any], shown: dict[str, Any]) -> None:
@@ -38,7 +37,6 @@ def intend(holder: Holder, *, effect: dict[str, Any], shown: dict[str, Any]) -> 
             "  '', '', '', orchestrator_now(), true"
             "  FROM orchestrator_step s JOIN orchestrator_run r ON r.id = s.run_id"
             "  WHERE s.id = %(step)s AND s.fence = %(fence)s AND s.state = 'running'"
-            "   AND s.worker = %(worker)s"
             " ON CONFLICT (tenant, idempotency_key) DO UPDATE SET"
             "  run_id = excluded.run_id, step_id = excluded.step_id, fence = excluded.fence,"
             "  nested = true, settled_at = NULL,"
@@ -46,7 +44,7 @@ def intend(holder: Holder, *, effect: dict[str, Any], shown: dict[str, Any]) -> 
             "  intended_at = CASE WHEN %(take)s THEN f.intended_at ELSE excluded.intended_at END"
             " WHERE f.request_hash = excluded.request_hash AND CASE WHEN %(take)s"
             "  THEN f.status IN ('intended', 'in_doubt') ELSE f.status = 'not_applied' END",
-            {**effect, "step": holder.step_id, "fence": holder.fence, "worker": holder.worker},
+            {**effect, "step": holder.step_id, "fence": holder.fence},
         )
         if cursor.rowcount == 1:
             return
@@ -57,9 +55,8 @@ def intend(holder: Holder, *, effect: dict[str, Any], shown: dict[str, Any]) -> 
 def _require_ours(holder: Holder) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT 1 FROM orchestrator_step"
-            " WHERE id = %s AND fence = %s AND worker = %s AND state = 'running'",
-            [holder.step_id, holder.fence, holder.worker],
+            "SELECT 1 FROM orchestrator_step WHERE id = %s AND fence = %s AND state = 'running'",
+            [holder.step_id, holder.fence],
         )
         if cursor.fetchone() is None:
             raise StaleFence(f"step {holder.step_id} is no longer ours")

@@ -34,7 +34,7 @@ _WORK = (
     " WHERE r.id = %s"
 )
 _TAKE = (
-    f"SELECT t.taken_at, t.taken_version, t.guarded, {_RUN_COLUMNS}, {_STEP_COLUMNS}"  # noqa: S608 - constant columns
+    f"SELECT t.taken_at, t.taken_version, t.taken_fence, t.guarded, {_RUN_COLUMNS}, {_STEP_COLUMNS}"  # noqa: S608 - constant columns
     " FROM orchestrator_run r"
     " JOIN orchestrator_step s ON s.run_id = r.id AND s.key = %s AND s.scope = %s"
     " LEFT JOIN LATERAL orchestrator_take(r.id, %s, %s, %s, %s) t ON true"
@@ -154,7 +154,8 @@ def read_step(step_id: UUID) -> StepRow | None:
 class Taken:
     """A run and a step as they were, and the claim that was written in the same statement.
 
-    ``at`` None: nothing was taken; planning has to decide. ``version`` is the run's after it.
+    ``at`` None: nothing was taken; planning has to decide. ``version`` is the run's after it,
+    ``fence`` the step's.
     ``guarded``: there are gates, perhaps not of this step.
     """
 
@@ -162,6 +163,7 @@ class Taken:
     step: StepRow
     at: datetime | None
     version: int | None
+    fence: int | None
     guarded: bool
 
 
@@ -177,8 +179,8 @@ def take(run_id: UUID, key: str, scope: str, *, worker: str, lease: timedelta) -
     crash_point("take:after")
     if row is None:
         return None
-    n = _N_RUN + 3
-    return Taken(_run(row[3:n]), _step(row[n:]), row[0], row[1], row[2])
+    n = _N_RUN + 4
+    return Taken(_run(row[4:n]), _step(row[n:]), *row[:4])
 
 
 def read_item(run_id: UUID, key: str, scope: str) -> StepRow | None:

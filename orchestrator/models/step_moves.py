@@ -129,21 +129,19 @@ def cancel_steps(
         return [CancelledStep(*row) for row in cursor.fetchall()]
 
 
-def renew_leases(held: Sequence[tuple[UUID, int, str]], lease: timedelta) -> set[UUID]:
-    """Renew the leases that are still ours, ``(step id, fence, worker)``; the ids renewed.
+def renew_leases(held: Sequence[tuple[UUID, int]], lease: timedelta) -> set[UUID]:
+    """Renew the leases that are still ours, ``(step id, fence)``; the ids renewed.
 
     A lease never outlives its attempt's time limit. Touches step rows only.
     """
-    ids, fences, workers = (list(column) for column in zip(*held, strict=True))
-    params: list[Any] = [lease, ids, fences, workers]
+    params: list[Any] = [lease, [i for i, _ in held], [f for _, f in held]]
     crash_point("renew:before")
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE orchestrator_step s"
             " SET lease_until = least(orchestrator_now() + %s, s.timeout_at)"
-            " FROM unnest(%s::uuid[], %s::bigint[], %s::text[]) AS x(id, fence, worker)"
-            " WHERE s.id = x.id AND s.fence = x.fence AND s.worker = x.worker"
-            " AND s.state = 'running' RETURNING s.id",
+            " FROM unnest(%s::uuid[], %s::bigint[]) AS x(id, fence)"
+            " WHERE s.id = x.id AND s.fence = x.fence AND s.state = 'running' RETURNING s.id",
             params,
         )
         return {step_id for (step_id,) in cursor.fetchall()}

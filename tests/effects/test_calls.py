@@ -13,7 +13,7 @@ from orchestrator.core.outcomes import Failed, Succeeded
 from orchestrator.engine.calls import Caller, call_tool
 from orchestrator.engine.replaying import replay_run
 from orchestrator.executors.base import ToolRequest
-from orchestrator.models import Effect, Event, Step
+from orchestrator.models import Effect, Event
 from orchestrator.models.call_rows import Holder
 from tests.effects.forked import die, dies
 from tests.engine import probes
@@ -235,7 +235,7 @@ def test_tools_do_not_call_one_another_without_end(carrier: Carrier) -> None:
 
 
 def test_an_agent_calls_only_what_its_step_lists(db: None) -> None:
-    holder = Holder(run_id=uuid4(), step_id=uuid4(), fence=1, worker="w")
+    holder = Holder(run_id=uuid4(), step_id=uuid4(), fence=1)
     caller = Caller(holder=holder, name="a")
     agent = step_context({"type": "agent", "tools": ["probe.say"]})
 
@@ -258,20 +258,3 @@ def test_a_body_that_lost_its_step_calls_nobody(carrier: Carrier) -> None:
 
     assert output(run)["a"] == ["ref pay:1", "ref pay:2"]
     assert (probes.calls["pay pay:1"], probes.calls["pay pay:2"]) == (1, 1)
-
-
-def test_of_two_workers_with_one_fence_only_the_one_in_the_row_may_call(carrier: Carrier) -> None:
-    def body(ctx: ToolContext) -> Any:
-        row = Step.objects.filter(run_id=ctx.run_id, key="a")
-        (mine,) = row.values_list("worker", flat=True)
-        row.update(worker="another:1:1")
-        try:
-            return both(ctx)
-        finally:
-            row.update(worker=mine)
-
-    run = run_with(carrier, body, retry={"max_retries": 0})
-
-    assert "no longer ours" in error(run)["message"]
-    assert not Effect.objects.exists()
-    assert probes.calls["pay pay:1"] == 0

@@ -134,9 +134,9 @@ def test_who_lost_its_lease_renews_nothing(carrier: Carrier) -> None:
     run_id = running(carrier)
     row = step(run_id, "a")
     lease = steps.engine_settings().lease * 100
-    assert step_moves.renew_leases([(row.pk, row.fence - 1, row.worker)], lease) == set()
+    assert step_moves.renew_leases([(row.pk, row.fence - 1)], lease) == set()
     assert step(run_id, "a").lease_until == row.lease_until
-    assert step_moves.renew_leases([(row.pk, row.fence, row.worker)], lease) == {row.pk}
+    assert step_moves.renew_leases([(row.pk, row.fence)], lease) == {row.pk}
 
 
 def test_a_process_that_stood_still_past_its_lease_begins_no_body(

@@ -150,10 +150,12 @@ $$;
 -- "guarded" says whether there is any gate. The layout of the compact state is that of
 -- core/snapshot.py, format 2. A claim is a promise of the database to a worker, not a fact about the
 -- business: it need not reach the disk before the body begins (ADR 0020). The settle flushes it with
--- itself; lost in a crash, the step is READY as before and runs again.
+-- itself; lost in a crash, the step is READY as before and runs again. Its fence is taken from the
+-- clock, so that one which a crash made forgotten is never given out a second time.
 CREATE OR REPLACE FUNCTION orchestrator_take(
     p_run uuid, p_key text, p_scope text, p_worker text, p_lease interval
-) RETURNS TABLE (taken_at timestamptz, taken_version bigint, guarded boolean)
+) RETURNS TABLE (
+    taken_at timestamptz, taken_version bigint, taken_fence bigint, guarded boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
     t timestamptz := orchestrator_now();
@@ -172,7 +174,7 @@ BEGIN
         RETURN NEXT;
         RETURN;
     END IF;
-    SELECT id, state, position, attempt, plain_timeout_s, queue, gates, passed, n_retries INTO s
+    SELECT id, state, position, attempt, fence, plain_timeout_s, queue, gates, passed, n_retries INTO s
       FROM orchestrator_step WHERE run_id = p_run AND key = p_key AND scope = p_scope;
     IF NOT FOUND OR s.state <> 'ready' OR s.plain_timeout_s IS NULL THEN
         RETURN NEXT;
@@ -198,13 +200,14 @@ BEGIN
     END IF;
     n_running := get_byte(c, 7) + 256 * get_byte(c, 8) + 1;
     PERFORM set_config('synchronous_commit', 'off', true);
+    taken_fence := greatest(s.fence + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
     c := set_byte(c, 9 + s.position, 2);
     c := set_byte(set_byte(c, 7, n_running & 255), 8, n_running >> 8);
     limit_at := t + make_interval(secs => s.plain_timeout_s);
     UPDATE orchestrator_run SET compact = c, version = version + 1, next_seq = next_seq + 1,
            state = 'running', started_at = coalesce(started_at, t), updated_at = t
      WHERE id = p_run;
-    UPDATE orchestrator_step SET state = 'running', fence = fence + 1, attempt = attempt + 1,
+    UPDATE orchestrator_step SET state = 'running', fence = taken_fence, attempt = attempt + 1,
            worker = p_worker, started_at = t, timeout_at = limit_at,
            lease_until = least(t + p_lease, limit_at), finished_at = NULL
      WHERE id = s.id;
@@ -217,9 +220,7 @@ BEGIN
 END
 $$;
 
--- The guarded move of one step. Fields that are not named stay as they are. With "worker" the step
--- must be held by that one: a claim is not flushed by itself (see orchestrator_take), so a server
--- that crashes may forget it, and give its fence out again.
+-- The guarded move of one step. Fields that are not named stay as they are.
 CREATE OR REPLACE FUNCTION orchestrator_move_step(p_run uuid, m jsonb, t timestamptz)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
@@ -252,8 +253,7 @@ BEGIN
         tokens_out = s.tokens_out + coalesce((m ->> 'tokens_out')::bigint, 0),
         model = coalesce(m ->> 'model', s.model)
     WHERE s.id = (m ->> 'id')::uuid AND s.run_id = p_run AND s.state = m ->> 'from'
-      AND s.fence = (m ->> 'fence')::bigint
-      AND (NOT m ? 'worker' OR s.worker = m ->> 'worker');
+      AND s.fence = (m ->> 'fence')::bigint;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'step % is not % with fence %', m ->> 'id', m ->> 'from', m ->> 'fence'
             USING ERRCODE = 'OR002';

@@ -14,8 +14,8 @@ OWNER_GUARDS = (
         cuts=(
             Cut(
                 APPLY,
-                "AND s.fence = (m ->> 'fence')::bigint\n      AND (NOT m ? 'worker'",
-                "AND (NOT m ? 'worker'",
+                "AND s.state = m ->> 'from'\n      AND s.fence = (m ->> 'fence')::bigint;",
+                "AND s.state = m ->> 'from';",
             ),
         ),
         tests=(
@@ -25,12 +25,12 @@ OWNER_GUARDS = (
         ),
     ),
     Guard(
-        name="one holder",
-        what="of two workers that were given one fence only the one in the row settles",
-        cuts=(Cut(APPLY, "AND (NOT m ? 'worker' OR s.worker = m ->> 'worker');", "AND true;"),),
+        name="fence from the clock",
+        what="a claim that a crash made forgotten is never given out again",
+        cuts=(Cut(APPLY, "greatest(s.fence + 1, (extract", "least(s.fence + 1, (extract"),),
         tests=(
             "tests/engine/test_taking.py"
-            "::test_of_two_workers_with_one_fence_only_the_one_in_the_row_may_write",
+            "::test_a_claim_that_a_crash_of_the_server_forgot_is_not_given_out_again",
         ),
     ),
     Guard(
@@ -54,8 +54,8 @@ OWNER_GUARDS = (
         cuts=(
             Cut(
                 "orchestrator/models/step_moves.py",
-                "WHERE s.id = x.id AND s.fence = x.fence AND s.worker",
-                "WHERE s.id = x.id AND s.worker",
+                "WHERE s.id = x.id AND s.fence = x.fence AND s.state = 'running' RETURNING s.id",
+                "WHERE s.id = x.id AND s.state = 'running' RETURNING s.id",
             ),
         ),
         tests=(f"{HERE}test_who_lost_its_lease_renews_nothing",),
