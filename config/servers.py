@@ -66,15 +66,21 @@ def started_at(pid: int) -> str:
     return fields[19]
 
 
+_NOT_IDLE_FOR_EVER = "-c idle_in_transaction_session_timeout=30s"
+
+
 def django_database(url: str) -> dict[str, Any]:
     """A DATABASES entry for a ``postgresql://`` URL (libpq's form, query options included).
 
-    A connection is kept by its thread and checked before it is used again.
+    A connection is kept by its thread and checked before it is used again. Unless the URL has
+    ``options`` of its own, PostgreSQL ends a session that stands idle in a transaction for 30 s: a
+    process that was stopped there would hold its run's lock for as long as it stands.
     """
     parts = {k: v for k, v in conninfo_to_dict(url).items() if v is not None}
     entry: dict[str, Any] = {"ENGINE": "django.db.backends.postgresql"}
     entry |= {name: str(parts.get(key, "")) for key, name in _CLIENT_KEYS.items()}
     options = {k: v for k, v in parts.items() if k not in _CLIENT_KEYS}
+    options.setdefault("options", _NOT_IDLE_FOR_EVER)
     return entry | {"OPTIONS": options, "CONN_MAX_AGE": None, "CONN_HEALTH_CHECKS": True}
 
 

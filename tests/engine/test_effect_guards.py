@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from orchestrator import engine
+from orchestrator import crash, engine
 from orchestrator.engine import effects
 from orchestrator.models import (
     Effect,
@@ -253,3 +253,27 @@ def test_an_effect_that_a_person_is_asked_about_is_asked_about_once(
     assert (state(first), state(second)) == ("completed", "completed")
     assert step(second, "a").output == {"external_ref": "R-1"}
     assert ledger.sent == {"pay:1": 1}
+
+
+@pytest.mark.parametrize("kind", [KEYLESS, ASKABLE])
+def test_who_stood_still_past_its_lease_after_it_began_calls_nobody(
+    carrier: Carrier, kind: str
+) -> None:
+    """By our own clock the lease is over, so the attempt has no answer; the sweep finds it."""
+
+    def stands_still(place: str) -> None:
+        if place == "body:before":
+            for held in engine.keeper._held.values():
+                held.since -= 3600
+
+    crash.set_hook(stands_still)
+    try:
+        run = ran(carrier, {"a": pay(kind, "pay:1"), "z": say(1, needs=["a"])})
+    finally:
+        crash.set_hook(None)
+    assert (ledger.done, step(run, "a").state) == ({}, "running")
+    lose(run, "a")
+    engine.beat_once()
+    carrier.run_all()
+    assert ledger.done == ({} if kind == KEYLESS else {"pay:1": 1})
+    assert state(run) == ("waiting" if kind == KEYLESS else "completed")

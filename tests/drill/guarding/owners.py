@@ -73,6 +73,21 @@ OWNER_GUARDS = (
         tests=(f"{HERE}test_a_process_that_stood_still_past_its_lease_begins_no_body",),
     ),
     Guard(
+        name="lease looked at before an effect",
+        what="a process that stood still after it began calls nobody outside",
+        cuts=(
+            Cut(
+                "orchestrator/engine/work.py",
+                "and not keeper.is_ours(work.row.id)",
+                "and False",
+            ),
+        ),
+        tests=(
+            "tests/engine/test_effect_guards.py"
+            "::test_who_stood_still_past_its_lease_after_it_began_calls_nobody",
+        ),
+    ),
+    Guard(
         name="version of the run",
         what="a decision is written only over the version of the run that it was made from",
         cuts=(Cut(APPLY, "WHERE r.id = p_run AND r.version = p_version", "WHERE r.id = p_run"),),
