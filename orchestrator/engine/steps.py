@@ -31,7 +31,7 @@ from orchestrator.engine.ports import LaneControl
 from orchestrator.engine.settle import carry_out, decide
 from orchestrator.engine.settled import Settled
 from orchestrator.engine.values import Values
-from orchestrator.engine.work import Answer, Work, perform, prepare, worker_name
+from orchestrator.engine.work import Answer, StoodStill, Work, perform, prepare, worker_name
 from orchestrator.engine.writing import Change, mark_known_rows, write
 from orchestrator.models import attempts, loops, rows
 from orchestrator.models.moves import EffectMoved, MovedOn, StaleFence
@@ -71,13 +71,9 @@ def run_step(order: Order, control: LaneControl) -> int:
         if work.is_stale(engine_settings().lease):
             logger.warning("step %s: this process stood still past its lease", work.row.id)
             break
-        with keeper.holding(
-            work.row.id,
-            work.row.fence,
-            timeout_s=work.step.timeout_s,
-            since=work.asked_at,
-        ):
-            answer = _perform(work)
+        answer = _perform(work)
+        if answer is None:
+            break
         crash_point("performed")
         count += 1
         done = work
@@ -103,8 +99,15 @@ def _own_messages(work: Work) -> int:
     return queued_on(work.workflow, work.run.snapshot, work.step.queue)
 
 
-def _perform(work: Work) -> Answer:
-    answer = perform(work, max_items=engine_settings().max_items)
+def _perform(work: Work) -> Answer | None:
+    """What the body answered; None when this process stood still: the step is not ours any more."""
+    row, limit_s = work.row, work.step.timeout_s
+    try:
+        with keeper.holding(row.id, row.fence, timeout_s=limit_s, since=work.asked_at):
+            answer = perform(work, max_items=engine_settings().max_items)
+    except StoodStill:
+        logger.warning("step %s: this process stood still before its effect", row.id)
+        return None
     if isinstance(answer.outcome, StartChild):
         refusal = children.refusal(work.run, work.workflow, answer.outcome)
         answer = Answer(outcome=refusal) if refusal is not None else answer

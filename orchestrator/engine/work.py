@@ -147,7 +147,9 @@ def _item_list(value: Any) -> list[Any]:
 
 
 def perform(work: Work, *, max_items: int) -> Answer:
-    """Run the body, outside any transaction. Never raises: what it raised is its failure."""
+    """Run the body, outside any transaction: what it raised is its failure.
+
+    Raises only StoodStill: somebody else may have the step by now, so there is no answer."""
     prepared = work.prepared
     if prepared.error is not None:
         return Answer(outcome=Failed(error=prepared.error))
@@ -169,11 +171,15 @@ def _expand(items: list[Any], max_items: int) -> Failed | Expanded:
     return Failed(error=StepError(error_class=ErrorClass.PERMANENT, message=message))
 
 
+class StoodStill(Exception):
+    """This process stood still past its lease; the outside has not been called by this attempt."""
+
+
 def _execute(work: Work, context: StepContext) -> Outcome:
+    crash_point("body:before")
+    if work.prepared.effect is not None and not keeper.is_ours(work.row.id):
+        raise StoodStill  # the last look before the outside hears of it
     try:
-        crash_point("body:before")
-        if work.prepared.effect is not None and not keeper.is_ours(work.row.id):
-            return _too_late()  # the last look before the outside hears of it
         outcome = get_executor(work.step.type).execute(context)
         crash_point("body:after")
     except ConditionError as error:
@@ -183,14 +189,6 @@ def _execute(work: Work, context: StepContext) -> Outcome:
         message = f"{type(error).__name__}: {error}"
         return Failed(error=StepError(error_class=ErrorClass.TRANSIENT, message=message))
     return outcome if work.step.type in _CHECKS_ITSELF else _storable(outcome, work.step)
-
-
-def _too_late() -> Failed:
-    words = "this process stood still past its lease: the effect was not called"
-    error = StepError(
-        error_class=ErrorClass.WORKER_LOST, message=words, details={"not_applied": True}
-    )
-    return Failed(error=error)
 
 
 _CHECKS_ITSELF = frozenset({"tool", "agent"})
