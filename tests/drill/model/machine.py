@@ -15,7 +15,6 @@ from tests.drill.model.state import TERMINAL, Effect, Guards, Left, Row, Worker,
 
 MAX_MAIL = 3
 STEPS = "ab"
-_SENT = (("arrived",), ("ok",), ("gone",), ("refused",))
 OPEN = (EffectStatus.INTENDED, EffectStatus.IN_DOUBT)
 
 
@@ -130,7 +129,7 @@ class Machine:
         if left.crashes:
             dead = _hold(world, place, None)._replace(left=left._replace(crashes=left.crashes - 1))
             yield Next(f"{who} dies", dead, chance=True)
-        if left.stops and self._may_stop(worker):
+        if left.stops:
             stopped = _hold(world, place, worker._replace(stopped=True, stale=True))
             stopped = stopped._replace(left=left._replace(stops=left.stops - 1))
             yield Next(f"{who} is stopped past its lease (SIGSTOP)", stopped, chance=True)
@@ -138,11 +137,6 @@ class Machine:
             yield self._begin(world, place, worker)
             return
         yield from self._speak(world, place, worker)
-
-    def _may_stop(self, worker: Worker) -> bool:
-        """A stop between the look at the lease and the word with the outside is not proved for a
-        provider without keys that is asked (see docs/reliability.md, Limits)."""
-        return self.tool == KEYED or not worker.begun or worker.said[-1:] in _SENT
 
     def _begin(self, world: World, place: int, worker: Worker) -> Next:
         if worker.stale:
@@ -169,6 +163,11 @@ class Machine:
 
     def _send(self, world: World, place: int, worker: Worker) -> Iterator[Next]:
         who, left = f"worker {place + 1}", world.left
+        if worker.stale:  # the last look before the outside hears of it
+            yield Next(
+                f"{who} stood still past its lease and sends nothing", _hold(world, place, None)
+            )
+            return
         broken = world.broken
         if not world.effect.status:
             broken = broken or "something was sent without a stored intent"
