@@ -13,12 +13,11 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
 from orchestrator import engine
+from orchestrator.admin.operators import actor_of, may_operate
 from orchestrator.admin.readonly import ReadOnlyPages
 from orchestrator.core.errors import OrchestratorError
 from orchestrator.core.gates import GLOBAL, SCOPES
 from orchestrator.models import Breaker, Hold
-
-PERMISSION = "orchestrator.change_run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +87,14 @@ class ServiceAdmin(ReadOnlyPages[Breaker]):
             "opts": self.opts,
             "title": "Services, holds and quotas",
             "services": engine.services(),
-            "may_operate": request.user.has_perm(PERMISSION),
+            "may_operate": may_operate(request),
         }
         return TemplateResponse(request, "admin/orchestrator/breaker/services.html", context)
 
     def act_view(self, request: HttpRequest, verb: str) -> HttpResponse:
         """GET asks, POST does; nothing happens by a link."""
         chosen = VERBS[verb]
-        if not request.user.has_perm(PERMISSION):
+        if not may_operate(request):
             raise PermissionDenied
         scope = request.GET.get("scope", "service")
         if scope not in SCOPES:
@@ -117,9 +116,8 @@ class ServiceAdmin(ReadOnlyPages[Breaker]):
     def _perform(self, request: HttpRequest, verb: Verb, given: dict[str, str]) -> bool:
         act = engine.hold if verb.name == "hold" else engine.release_hold
         scope, name = given["scope"], given["name"]
-        actor = f"user:{request.user.get_username()}"
         try:
-            act(scope, name, reason=given["reason"], actor=actor)
+            act(scope, name, reason=given["reason"], actor=actor_of(request))
         except OrchestratorError as refusal:
             messages.error(request, f"Not {verb.done}: {refusal}.")
             return False

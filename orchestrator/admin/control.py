@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from django import forms
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -15,6 +14,8 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from orchestrator import engine
+from orchestrator.admin.operators import actor_of, may_operate
+from orchestrator.admin.reasons import ReasonForm
 from orchestrator.core.errors import OrchestratorError
 from orchestrator.core.states import RUN_TERMINAL, RunState
 from orchestrator.models import Run
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     Pages = ModelAdmin[Run]
 else:
     Pages = object
-
-PERMISSION = "orchestrator.change_run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,22 +80,12 @@ VERBS = {
 }
 
 
-class ReasonForm(forms.Form):
-    """What the confirmation page asks for."""
-
-    reason = forms.CharField(
-        max_length=2000,
-        widget=forms.Textarea(attrs={"rows": 3, "cols": 60, "autofocus": True}),
-        help_text="Why. It stands in the history with your name.",
-    )
-
-
 class RunControl(Pages):
     """The confirmation page of each verb; a part of the run's pages."""
 
     def has_operate_permission(self, request: HttpRequest) -> bool:
         """Whether the user may steer runs. Nobody may edit them."""
-        return bool(request.user.has_perm(PERMISSION))
+        return may_operate(request)
 
     def control_view(self, request: HttpRequest, run_id: UUID, verb: str) -> HttpResponse:
         """GET asks, POST does; nothing happens by a link."""
@@ -125,9 +114,8 @@ class RunControl(Pages):
         return TemplateResponse(request, "admin/orchestrator/run/control.html", context)
 
     def _perform(self, request: HttpRequest, run: Run, verb: Verb, reason: str) -> None:
-        actor = f"user:{request.user.get_username()}"
         try:
-            verb.perform(run.id, actor=actor, reason=reason)
+            verb.perform(run.id, actor=actor_of(request), reason=reason)
         except OrchestratorError as refusal:
             messages.error(request, f"Not {verb.done}: {refusal}.")
             return

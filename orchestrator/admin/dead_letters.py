@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
-from uuid import uuid4
 
 from django.contrib import admin, messages
 from django.contrib.admin import ModelAdmin, SimpleListFilter
@@ -17,9 +16,10 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from orchestrator import engine
-from orchestrator.admin.control import PERMISSION, ReasonForm
 from orchestrator.admin.filters import TenantFilter, WorkflowFilter
+from orchestrator.admin.operators import actor_of, may_operate, roles_of
 from orchestrator.admin.readonly import ReadOnlyPages, json_block
+from orchestrator.admin.reasons import ReasonForm, token_of
 from orchestrator.core.errors import OrchestratorError
 from orchestrator.models import DeadLetter
 
@@ -129,7 +129,7 @@ class DeadLetterAdmin(ReadOnlyPages[DeadLetter]):
     ) -> HttpResponse:
         """The letter, with the way to close it while it is open."""
         letter = DeadLetter.objects.filter(pk=object_id).first() if object_id.isdigit() else None
-        settles = letter is not None and _is_open(letter) and request.user.has_perm(PERMISSION)
+        settles = letter is not None and _is_open(letter) and may_operate(request)
         extra = {**(extra_context or {}), "settles": settles}
         return super().change_view(request, object_id, form_url, extra)
 
@@ -138,7 +138,7 @@ class DeadLetterAdmin(ReadOnlyPages[DeadLetter]):
         letter = DeadLetter.objects.select_related("step").filter(pk=letter_id).first()
         if letter is None:
             raise Http404
-        if not request.user.has_perm(PERMISSION):
+        if not may_operate(request):
             raise PermissionDenied
         form = ReasonForm(request.POST if request.method == "POST" else None)
         if request.method == "POST" and form.is_valid():
@@ -150,7 +150,7 @@ class DeadLetterAdmin(ReadOnlyPages[DeadLetter]):
             "opts": self.opts,
             "title": f"Settle {letter.step} by hand?",
             "letter": letter,
-            "token": request.POST.get("token") or str(uuid4()),
+            "token": token_of(request),
             "form": form,
         }
         return TemplateResponse(request, "admin/orchestrator/deadletter/settle.html", context)
@@ -161,9 +161,9 @@ class DeadLetterAdmin(ReadOnlyPages[DeadLetter]):
                 letter.pk,
                 tenant=letter.tenant,
                 reason=reason,
-                actor=f"user:{request.user.get_username()}",
-                role="console",
-                token=request.POST.get("token") or str(uuid4()),
+                actor=actor_of(request),
+                role=roles_of(request),
+                token=token_of(request),
             )
         except OrchestratorError as refusal:
             messages.error(request, f"Not settled: {refusal}.")

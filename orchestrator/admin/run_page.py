@@ -8,6 +8,7 @@ from typing import Any
 
 from orchestrator import engine
 from orchestrator.admin.readonly import json_block, state_badge
+from orchestrator.admin.repair_acts import Offers
 from orchestrator.core.durations import format_money
 from orchestrator.engine import RunPicture, StepPicture
 from orchestrator.models import Attempt, Event, ReplayCheck, Run, Step
@@ -16,7 +17,7 @@ EVENTS_SHOWN = 200
 PAYLOAD_SHOWN = 200
 
 
-def run_context(run: Run) -> dict[str, Any]:
+def run_context(run: Run, offers: Offers | None) -> dict[str, Any]:
     """A run with its steps and the end of its history."""
     picture = engine.picture(run)
     found = Event.objects.filter(run_id=run.id).order_by("-seq")[: EVENTS_SHOWN + 1]
@@ -30,7 +31,7 @@ def run_context(run: Run) -> dict[str, Any]:
         "worked": engine.length(picture.worked),
         "cost": format_money(run.cost_microusd),
         "budget": _budget(picture),
-        "steps": [_step_row(step, picture) for step in picture.steps],
+        "steps": [_step_row(step, picture, offers) for step in picture.steps],
         "saga": [_saga_row(line) for line in engine.saga_ledger(run)],
         "events": [event_row(event) for event in events[:EVENTS_SHOWN]],
         "more_events": len(events) > EVENTS_SHOWN,
@@ -52,7 +53,7 @@ def _saga_row(line: engine.SagaLine) -> dict[str, Any]:
     }
 
 
-def step_context(run: Run, step: Step) -> dict[str, Any]:
+def step_context(run: Run, step: Step, offers: Offers | None) -> dict[str, Any]:
     """A step: what went in, what came out, what failed on the way."""
     blocks = [
         ("Input", step.input),
@@ -68,6 +69,7 @@ def step_context(run: Run, step: Step) -> dict[str, Any]:
         "badge": state_badge(step.state),
         "sentence": engine.item_pictures(run, [step])[0].sentence,
         "blocks": [(name, json_block(value)) for name, value in blocks if value is not None],
+        "repairs": [*offers.of_step(step), *offers.of_checkpoint(step)] if offers else (),
         "attempts": Attempt.objects.filter(step=step)[:EVENTS_SHOWN],
     }
 
@@ -108,7 +110,7 @@ def _replay(check: ReplayCheck | None) -> dict[str, Any] | None:
     return {"check": check, "badge": state_badge(colour, word)}
 
 
-def _step_row(step: StepPicture, picture: RunPicture) -> dict[str, Any]:
+def _step_row(step: StepPicture, picture: RunPicture, offers: Offers | None) -> dict[str, Any]:
     took = ""
     if step.started_at is not None:
         took = engine.length((step.finished_at or picture.now) - step.started_at)
@@ -121,4 +123,5 @@ def _step_row(step: StepPicture, picture: RunPicture) -> dict[str, Any]:
         "started": _clock(step.started_at) if step.started_at else "",
         "took": took,
         "cost": cost,
+        "offers": offers.of_step(step) if offers is not None else (),
     }

@@ -18,6 +18,8 @@ from orchestrator import engine
 from orchestrator.admin.control import VERBS, RunControl
 from orchestrator.admin.filters import StateFilter, TenantFilter, WorkflowFilter
 from orchestrator.admin.readonly import ReadOnlyPages, state_badge
+from orchestrator.admin.repair_acts import Offers
+from orchestrator.admin.repair_pages import RunRepair
 from orchestrator.admin.run_page import event_row, run_context, step_context
 from orchestrator.core.durations import format_money
 from orchestrator.models import Blueprint, Event, Run, Step
@@ -27,7 +29,7 @@ _UNREAD = ("compact", "input", "output", "context", "trigger", "warnings")
 
 
 @admin.register(Run)
-class RunAdmin(RunControl, ReadOnlyPages[Run]):
+class RunAdmin(RunControl, RunRepair, ReadOnlyPages[Run]):
     """All runs, newest first; a page of its own for each."""
 
     list_display = ("what", "badge", "started", "took", "cost", "tenant")
@@ -110,6 +112,11 @@ class RunAdmin(RunControl, ReadOnlyPages[Run]):
                 wrap(self.step_view),
                 name="orchestrator_run_step",
             ),
+            path(
+                "<uuid:run_id>/repair/<slug:word>/",
+                wrap(self.repair_view),
+                name="orchestrator_run_repair",
+            ),
             *(
                 path(
                     f"<uuid:run_id>/{verb}/",
@@ -135,13 +142,16 @@ class RunAdmin(RunControl, ReadOnlyPages[Run]):
         run = self._run(request, run_id) if run_id is not None else None
         if run is None:
             return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined,no-any-return]
+        may = self.has_operate_permission(request)
+        offers = Offers(run) if may else None
         verbs = [verb for verb in VERBS.values() if verb.fits(run)]
         context = {
-            **run_context(run),
+            **run_context(run, offers),
             "verbs": [
                 (verb, reverse(f"admin:orchestrator_run_{verb.name}", args=[run.id]))
-                for verb in (verbs if self.has_operate_permission(request) else ())
+                for verb in (verbs if may else ())
             ],
+            "repairs": offers.of_run() if offers is not None else (),
             **(extra_context or {}),
         }
         return self._page(request, "detail", context)
@@ -169,7 +179,8 @@ class RunAdmin(RunControl, ReadOnlyPages[Run]):
         step = Step.objects.filter(run=run, pk=step_id).first()
         if step is None:
             raise Http404
-        return self._page(request, "step", step_context(run, step))
+        offers = Offers(run) if self.has_operate_permission(request) else None
+        return self._page(request, "step", step_context(run, step, offers))
 
     def _page(self, request: HttpRequest, name: str, context: dict[str, Any]) -> HttpResponse:
         whole = {**self.admin_site.each_context(request), "opts": self.opts, **context}
