@@ -272,9 +272,14 @@ def carry_out(
 def close_loops(
     change: Change, values: Values, settled: Settled, *, lane: Lane | None = None
 ) -> None:
-    """Each for_each that the change made whole completes or gives up, by a decision of its own."""
+    """Each for_each that the change made whole completes or gives up, by a decision of its own.
+
+    The first that ends the run takes the others' decisions away with it.
+    """
     run, workflow = change.run, change.workflow
     for position in change.decision.loops_done:
+        if run.ended or position not in run.snapshot.loops:
+            return
         loops.set_loop_output(run.id, workflow.steps[position].key)
         follow = _close_loop(run, workflow, values, position, lane=lane)
         apply_change(follow, values, settled)

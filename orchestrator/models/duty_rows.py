@@ -16,7 +16,7 @@ _TAKE = (
     " SELECT %s, t, '{}' FROM orchestrator_now() t"
     " ON CONFLICT (name) DO UPDATE SET before = d.taken_at, taken_at = excluded.taken_at"
     "  WHERE d.taken_at <= excluded.taken_at - make_interval(secs => %s)"
-    "     OR d.taken_at > excluded.taken_at"
+    "     OR d.taken_at > excluded.taken_at + make_interval(secs => %s)"
     " RETURNING extract(epoch FROM taken_at - before)::float8, notes"
 )
 
@@ -32,7 +32,7 @@ class Turn:
 def take_turn(name: str, *, every_s: float) -> Turn | None:
     """Take the turn if it is due and nobody else has it; one statement, of any number at once."""
     with connection.cursor() as cursor:
-        cursor.execute(_TAKE, [name, every_s])
+        cursor.execute(_TAKE, [name, every_s, every_s])
         row = cursor.fetchone()
     return None if row is None else Turn(row[0], orjson.loads(row[1]))
 

@@ -20,6 +20,7 @@ from tests.chaos.app.tools import write_line
 from tests.chaos.shapes import Shape
 from tests.drill.line import Line, Size
 from tests.drill.scene import BOOTED, Scene, ask, scene
+from tests.engine.carrier import Always
 
 WIDE = 50
 ROUNDS = {Size.QUICK: 2, Size.SHORT: 4, Size.LONG: 100}
@@ -47,13 +48,6 @@ def _crowd() -> Shape:
     )
 
 
-class _Always:
-    """A worker that never gives way."""
-
-    def takes_next(self) -> bool:
-        return True
-
-
 def joined_once(size: Size, seed: int) -> Iterator[Line]:
     """Fifty threads with connections of their own settle the last branches of one run at once."""
     crowd = _crowd()
@@ -76,7 +70,7 @@ def _complete_all(run: UUID) -> list[str]:
 
     def work(key: str) -> None:
         try:
-            engine.run_step(engine.Order(run_id=run, key=key), _Always())
+            engine.run_step(engine.Order(run_id=run, key=key), Always())
         except Exception as error:  # noqa: BLE001 - it is what this drill looks for
             wrong.append(f"{key}: {type(error).__name__}: {error}")
         finally:
@@ -87,7 +81,7 @@ def _complete_all(run: UUID) -> list[str]:
         thread.start()
     for thread in threads:
         thread.join(60)
-    engine.run_step(engine.Order(run_id=run, key="join"), _Always())  # if no lane went on with it
+    engine.run_step(engine.Order(run_id=run, key="join"), Always())  # if no lane went on with it
     return wrong
 
 

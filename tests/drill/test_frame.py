@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,6 +50,12 @@ def silent(size: Size, seed: int) -> Iterator[Line]:
 
 def tries_nothing(size: Size, seed: int) -> Iterator[Line]:
     yield Line("P0", "a promise that was never put to the test", 0)
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where a round whose promises are broken on purpose leaves its logs."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 def drilled(
