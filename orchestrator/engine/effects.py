@@ -129,7 +129,7 @@ def _settle_doubt(
             return _conclude(plan, step, context, call())
         case Unknown(reason=reason):
             if is_idempotent(step) or on_doubt(step) == "resend":
-                return _conclude(plan, step, context, call())
+                return _conclude(plan, step, context, call(), unsettled=True)
             return _by_rule(plan.key, step, reason)
 
 
@@ -140,13 +140,21 @@ def _look_up(context: StepContext) -> Applied | NotApplied | Unknown:
     return found
 
 
-def _conclude(plan: EffectPlan, step: Acting, context: StepContext, outcome: Outcome) -> Answered:
-    """What the call's outcome says about the effect."""
+def _conclude(
+    plan: EffectPlan,
+    step: Acting,
+    context: StepContext,
+    outcome: Outcome,
+    *,
+    unsettled: bool = False,
+) -> Answered:
+    """What the call's outcome says about the effect. ``unsettled``: nobody could tell what became
+    of an earlier call, so that this one was refused says nothing about that one."""
     if isinstance(outcome, Succeeded):
         return _applied(plan, outcome.output, outcome)
     if not isinstance(outcome, Failed):
         return Answered(outcome=outcome)
-    if (outcome.error.details or {}).get("not_applied"):
+    if not unsettled and (outcome.error.details or {}).get("not_applied"):
         return Answered(
             outcome=outcome, effect=EffectEnd(key=plan.key, status=EffectStatus.NOT_APPLIED)
         )

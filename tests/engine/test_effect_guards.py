@@ -277,3 +277,23 @@ def test_who_stood_still_past_its_lease_after_it_began_calls_nobody(
     carrier.run_all()
     assert ledger.done == ({} if kind == KEYLESS else {"pay:1": 1})
     assert state(run) == ("waiting" if kind == KEYLESS else "completed")
+
+
+def test_a_refusal_says_nothing_about_the_call_before_it_whose_answer_was_lost(
+    carrier: Carrier, turn_time: Turn
+) -> None:
+    """Else the money is taken, the effect counts as not applied, and nobody gives it back."""
+    ledger.next_fault("lost")
+    ledger.next_fault("refused")
+    undo = {"compensate": {"tool": "probe.count", "input": {"name": "undo"}}}
+    run = ran(carrier, {"a": pay(KEYED, "pay:1", retry={"max_retries": 1}, **undo)})
+    turn_time(61)
+    engine.beat_once()
+    carrier.run_all()
+    assert (ledger.sent, ledger.done) == ({"pay:1": 2}, {"pay:1": 1})
+    assert Effect.objects.get().status == "in_doubt"
+    assert (state(run), Run.objects.get(pk=run.pk).waiting_for) == ("waiting", "review")
+    found = {"effect_key": "pay:1", "outcome": "applied", "output": {"external_ref": "R:pay:1"}}
+    repair(run, "settle_effect", **found)
+    carrier.run_all()
+    assert (state(run), probes.calls["undo"]) == ("completed", 0)

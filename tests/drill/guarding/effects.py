@@ -58,12 +58,20 @@ EFFECT_GUARDS = (
             Cut(
                 "orchestrator/engine/effects.py",
                 '            if is_idempotent(step) or on_doubt(step) == "resend":\n'
-                "                return _conclude(plan, step, context, call())",
+                "                return _conclude(plan, step, context, call(), unsettled=True)",
                 "            if step is not None:\n"
-                "                return _conclude(plan, step, context, call())",
+                "                return _conclude(plan, step, context, call(), unsettled=True)",
             ),
         ),
         tests=(f"{HERE}test_a_look_up_that_cannot_tell_leaves_it_to_a_person",),
+    ),
+    Guard(
+        name="doubt outlives a refusal",
+        what="a refused call says nothing about an earlier one whose answer was lost",
+        cuts=(Cut("orchestrator/engine/effects.py", "if not unsettled and (", "if ("),),
+        tests=(
+            f"{HERE}test_a_refusal_says_nothing_about_the_call_before_it_whose_answer_was_lost",
+        ),
     ),
     Guard(
         name="no blind retry after a loss",
