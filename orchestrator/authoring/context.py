@@ -54,7 +54,11 @@ class ToolContext(Protocol):
         ...
 
     def heartbeat(self) -> None:
-        """Say that the work goes on; raises when the step was taken away from this worker."""
+        """Go on only if the step is still ours; raises ``LeaseLost`` when its lease may be over.
+
+        The lease is renewed by the process. Ask before each call of a long body: a process that
+        stood still, or was cut from the database, must not call outside any more.
+        """
         ...
 
     def call_tool(

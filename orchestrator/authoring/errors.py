@@ -44,6 +44,13 @@ class Permanent(ToolError):
     code = "permanent"
 
 
+class LeaseLost(ToolError):
+    """The step may be somebody else's by now. Raised by ``ctx.heartbeat()``; let it pass: what the
+    body answers is refused, or counts as a failure that may be tried again."""
+
+    code = "lease_lost"
+
+
 class EffectInDoubt(ToolError):
     """Nobody can tell what became of a call made by ``ctx.call_tool``. Let it pass: the step waits
     for a person, whatever the body goes on to do."""

@@ -10,8 +10,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
+from uuid import UUID
 
+from orchestrator.authoring import LeaseLost
 from orchestrator.core.compiled import CompiledWorkflow, StepPlan
 from orchestrator.core.decision import Ref
 from orchestrator.core.effects import EffectEnd, EffectPlan
@@ -244,14 +247,16 @@ def step_context(work: Work) -> StepContext:
         idempotency_key=work.prepared.effect.key if work.prepared.effect else None,
         deadline=work.deadline,
         started_at=work.at,
-        heartbeat=_no_heartbeat,
+        heartbeat=partial(_heartbeat, row.id),
         call_tool=lambda request: call_tool(caller, context, request),
     )
     return context
 
 
-def _no_heartbeat() -> None:
-    """The lease is renewed by the process; a body has nothing to do for it."""
+def _heartbeat(step_id: UUID) -> None:
+    """A long body asks between two calls; the lease itself is renewed by the process."""
+    if not keeper.is_ours(step_id):
+        raise LeaseLost("the lease of this step is over: somebody else may have it by now")
 
 
 def usage_of(outcome: Outcome | Expanded) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ import pytest
 from django.db import DatabaseError, connection, transaction
 
 from orchestrator import engine
+from orchestrator.authoring import LeaseLost, ToolContext
 from orchestrator.engine import ports
 from orchestrator.models import Attempt, DeadLetter, Event, Run, Step
 from tests.engine import probes
@@ -333,3 +334,21 @@ def test_every_move_has_a_version(carrier: Carrier, fusion: bool) -> None:
         seen.append(Run.objects.get(pk=run_id).version)
     assert seen == sorted(set(seen))
     assert steps_of(Run.objects.get(pk=run_id)) == {"a": "completed", "b": "completed"}
+
+
+def test_a_body_that_stood_still_past_its_lease_learns_it_by_its_heartbeat(
+    carrier: Carrier,
+) -> None:
+    said: list[str] = []
+
+    def body(ctx: ToolContext) -> None:
+        ctx.heartbeat()
+        said.append("mine")
+        for held in engine.keeper._held.values():
+            held.since -= 3600
+        with pytest.raises(LeaseLost, match="somebody else may have it"):
+            ctx.heartbeat()
+
+    probes.hooks["body"] = body
+    run = ran(carrier, {"a": hook("body", 1)})
+    assert (state(run.pk), said) == ("completed", ["mine"])
