@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from pydantic import Field, StringConstraints, model_validator
 
 from orchestrator import engine
-from orchestrator.core.errors import InvalidRequest, OrchestratorError
+from orchestrator.core.errors import InvalidRequest
 from orchestrator.engine import RepairReport
 from orchestrator.models import DeadLetter
 from workflows_app.principal import Principal
@@ -131,7 +131,7 @@ def letters(tenant: str, wanted: LetterFilter, *, state: str = "open") -> QueryS
     found = DeadLetter.objects.filter(tenant=tenant, **given)
     match state:
         case "open":
-            found = found.filter(retried_at__isnull=True, settled_at__isnull=True)
+            found = engine.open_letters(found)
         case "retried":
             found = found.filter(retried_at__isnull=False)
         case "settled":
@@ -149,21 +149,11 @@ def letters(tenant: str, wanted: LetterFilter, *, state: str = "open") -> QueryS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retried:
-    """What became of one dead letter: ``retried``, or ``refused`` with code and reason."""
-
-    letter: DeadLetter
-    status: Literal["retried", "refused"]
-    code: str = ""
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BulkResult:
     """``count`` letters fit; ``results`` tells of those that were handled now, oldest first."""
 
     count: int
-    results: Sequence[Retried]
+    results: Sequence[engine.Retried]
 
 
 def retry_letters(principal: Principal, body: RetryBody, *, token: str) -> BulkResult:
@@ -179,30 +169,18 @@ def retry_letters(principal: Principal, body: RetryBody, *, token: str) -> BulkR
     oldest = found.select_related("step", "run").order_by("pk")
     light = oldest.only("run_id", "step__key", "step__scope", "run__version")
     count, chosen = found.count(), list(light[:MOST_AT_ONCE])
-    results = [_retry(principal, letter, body.reason, f"{token}#{letter.pk}") for letter in chosen]
-    return BulkResult(count=count, results=results)
-
-
-def _retry(principal: Principal, letter: DeadLetter, reason: str, token: str) -> Retried:
-    if DeadLetter.objects.filter(pk=letter.pk, retried_at__isnull=False).exists():
-        detail = "it runs again together with another step of its run"
-        return Retried(letter=letter, status="retried", detail=detail)
-    undo = letter.step.key.startswith(engine.UNDO)  # a compensation: what it undoes is named
-    try:
-        engine.repair_run(
-            letter.run_id,
-            action="compensate_step" if undo else "retry_step",
-            step=letter.step.key.removeprefix(engine.UNDO),
-            scope=letter.step.scope,
-            reason=reason,
+    results = [
+        engine.retry_letter(
+            letter,
+            reason=body.reason,
             actor=principal.actor,
             role=roles_of(principal),
-            token=token,
+            token=f"{token}#{letter.pk}",
             expected_version=letter.run.version,
         )
-    except OrchestratorError as refusal:
-        return Retried(letter=letter, status="refused", code=refusal.code, detail=str(refusal))
-    return Retried(letter=letter, status="retried")
+        for letter in chosen
+    ]
+    return BulkResult(count=count, results=results)
 
 
 class SettleBody(Body):

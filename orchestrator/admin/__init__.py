@@ -6,6 +6,7 @@ State changes only through the engine's face, by a POST that was confirmed with 
 from orchestrator.admin.alerts import AlertAdmin
 from orchestrator.admin.blueprints import BlueprintAdmin
 from orchestrator.admin.breakers import HoldAdmin, ServiceAdmin
+from orchestrator.admin.bulk_retries import BulkRetryAdmin
 from orchestrator.admin.dead_letters import DeadLetterAdmin
 from orchestrator.admin.repairs import EffectAdmin, RepairAdmin
 from orchestrator.admin.replays import ReplayCheckAdmin, ReplayDayAdmin
@@ -14,6 +15,7 @@ from orchestrator.admin.runs import RunAdmin
 __all__ = [
     "AlertAdmin",
     "BlueprintAdmin",
+    "BulkRetryAdmin",
     "DeadLetterAdmin",
     "EffectAdmin",
     "HoldAdmin",

@@ -16,6 +16,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from orchestrator import engine
+from orchestrator.admin.bulk_choice import BulkChoice, retry_all_address
 from orchestrator.admin.filters import TenantFilter, WorkflowFilter
 from orchestrator.admin.operators import actor_of, may_operate, roles_of
 from orchestrator.admin.readonly import ReadOnlyPages, json_block
@@ -86,7 +87,7 @@ class ServiceFilter(SimpleListFilter):
 
 
 @admin.register(DeadLetter)
-class DeadLetterAdmin(ReadOnlyPages[DeadLetter]):
+class DeadLetterAdmin(BulkChoice, ReadOnlyPages[DeadLetter]):
     """Why a step gave up, and in which run."""
 
     list_display = (
@@ -95,7 +96,9 @@ class DeadLetterAdmin(ReadOnlyPages[DeadLetter]):
     )
     list_filter = (LetterStateFilter, "reason", WorkflowFilter, ServiceFilter, TenantFilter)
     change_form_template = "admin/orchestrator/deadletter/detail.html"
+    change_list_template = "admin/orchestrator/deadletter/change_list.html"
     list_select_related = ("step",)
+    actions = ("retry_chosen",)
     ordering = ("-id",)
     fields = (
         "reason",
@@ -115,10 +118,22 @@ class DeadLetterAdmin(ReadOnlyPages[DeadLetter]):
     readonly_fields = fields
 
     def get_urls(self) -> list[URLPattern]:
-        """The confirmation page beside the usual ones."""
+        """The confirmation pages beside the usual ones."""
         settle = self.admin_site.admin_view(self.settle_view)
-        name = "orchestrator_deadletter_settle"
-        return [path("<int:letter_id>/settle/", settle, name=name), *super().get_urls()]
+        retry = self.admin_site.admin_view(self.retry_view)
+        return [
+            path("<int:letter_id>/settle/", settle, name="orchestrator_deadletter_settle"),
+            path("retry/", retry, name="orchestrator_deadletter_retry"),
+            *super().get_urls(),
+        ]
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """The list, with the way to retry all that it shows."""
+        address = retry_all_address(request.GET) if may_operate(request) else None
+        extra = {"title": "Dead letters", "retry_all": address, **(extra_context or {})}
+        return super().changelist_view(request, extra)
 
     def change_view(
         self,

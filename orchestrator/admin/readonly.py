@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.contrib import admin
@@ -49,7 +50,7 @@ class ReadOnlyPages(Pages[Row]):
     list_per_page = 50
     show_facets = admin.ShowFacets.NEVER  # they would count every row there is
     sortable_by = ()
-    actions = None
+    actions: Sequence[str] | None = None
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Never: rows come from running."""

@@ -8,6 +8,13 @@ through a port.
 from orchestrator.core.undo_steps import UNDO
 from orchestrator.crash import Unit
 from orchestrator.engine.blueprints import compiled, pinned_digest, register_blueprint
+from orchestrator.engine.bulk import (
+    MAX_BULK,
+    BulkProgress,
+    bulk_progress,
+    start_bulk,
+    work_bulk,
+)
 from orchestrator.engine.compat import Compatibility, check_compatibility
 from orchestrator.engine.control import cancel_run, pause_run, resume_run
 from orchestrator.engine.explaining import length
@@ -24,7 +31,7 @@ from orchestrator.engine.holds import (
 from orchestrator.engine.inbox import SignalResult, deliver_decision, send_signal
 from orchestrator.engine.leases import keeper
 from orchestrator.engine.ledger import MAX_SAGA_LINES, SagaLine, saga_ledger
-from orchestrator.engine.letters import settle_letter
+from orchestrator.engine.letters import Retried, open_letters, retry_letter, settle_letter
 from orchestrator.engine.parts import InstalledParts
 from orchestrator.engine.pictures import Overview, RunPicture, StepPicture
 from orchestrator.engine.ports import Dispatcher, LaneControl, set_dispatcher
@@ -46,9 +53,11 @@ from orchestrator.engine.undoing import tell_undone, undo_child
 
 __all__ = [
     "ACTIONS",
+    "MAX_BULK",
     "MAX_SAGA_LINES",
     "QUOTA_SCOPES",
     "UNDO",
+    "BulkProgress",
     "Compatibility",
     "Dispatcher",
     "InstalledParts",
@@ -56,6 +65,7 @@ __all__ = [
     "Order",
     "Overview",
     "RepairReport",
+    "Retried",
     "RunPicture",
     "SagaLine",
     "ServicePicture",
@@ -63,6 +73,7 @@ __all__ = [
     "StepPicture",
     "Unit",
     "beat_once",
+    "bulk_progress",
     "cancel_children",
     "cancel_run",
     "check_compatibility",
@@ -77,6 +88,7 @@ __all__ = [
     "item_pictures",
     "keeper",
     "length",
+    "open_letters",
     "overview",
     "pause_run",
     "picture",
@@ -85,6 +97,7 @@ __all__ = [
     "release_hold",
     "repair_run",
     "resume_run",
+    "retry_letter",
     "run_step",
     "saga_ledger",
     "send_signal",
@@ -92,9 +105,11 @@ __all__ = [
     "set_dispatcher",
     "set_quota",
     "settle_letter",
+    "start_bulk",
     "start_run",
     "step_items",
     "tell_parent",
     "tell_undone",
     "undo_child",
+    "work_bulk",
 ]

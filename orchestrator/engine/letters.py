@@ -1,14 +1,74 @@
-"""Dead letters that a person settles by hand: outside the run, with a reason, audited."""
+"""Dead letters: retried, each by a repair of its own, or settled by hand outside the run."""
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
+from typing import Literal
 
-from orchestrator.core.errors import InvalidRequest, NotFound, StateConflict
+from django.db.models import QuerySet
+
+from orchestrator.core.errors import InvalidRequest, NotFound, OrchestratorError, StateConflict
+from orchestrator.core.undo_steps import UNDO
 from orchestrator.crash import Unit
+from orchestrator.engine.repair import repair_run
 from orchestrator.models import DeadLetter, attempts, moves, repair_rows, rows
 
 SETTLE = "settle_by_hand"
+
+
+def open_letters(letters: QuerySet[DeadLetter]) -> QuerySet[DeadLetter]:
+    """Those whose step neither runs again nor was settled by hand."""
+    return letters.filter(retried_at__isnull=True, settled_at__isnull=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retried:
+    """What became of one dead letter: ``retried``, or ``refused`` with code and reason."""
+
+    letter: DeadLetter
+    status: Literal["retried", "refused"]
+    code: str = ""
+    detail: str = ""
+
+
+def retry_letter(
+    letter: DeadLetter,
+    *,
+    reason: str,
+    actor: str,
+    role: str,
+    token: str,
+    expected_version: int,
+) -> Retried:
+    """Run its step again, or undo again what it failed to undo; one that is refused stays open.
+
+    A step that another repair has meanwhile set to run again counts as retried. ``letter`` may be
+    as old as ``expected_version``, the run's state version. Opens or joins a transaction.
+    """
+    now = DeadLetter.objects.only("retried_at", "settled_at").get(pk=letter.pk)
+    if now.retried_at is not None:
+        detail = "it runs again together with another step of its run"
+        return Retried(letter=letter, status="retried", detail=detail)
+    if now.settled_at is not None:
+        detail = "somebody has settled it by hand"
+        return Retried(letter=letter, status="refused", code="letter_closed", detail=detail)
+    undo = letter.step.key.startswith(UNDO)  # a compensation: what it undoes is named
+    try:
+        repair_run(
+            letter.run_id,
+            action="compensate_step" if undo else "retry_step",
+            step=letter.step.key.removeprefix(UNDO),
+            scope=letter.step.scope,
+            reason=reason,
+            actor=actor,
+            role=role,
+            token=token,
+            expected_version=expected_version,
+        )
+    except OrchestratorError as refusal:
+        return Retried(letter=letter, status="refused", code=refusal.code, detail=str(refusal))
+    return Retried(letter=letter, status="retried")
 
 
 def settle_letter(

@@ -3,6 +3,7 @@
 from orchestrator.models.alert import Alert
 from orchestrator.models.blueprint import Blueprint, EdgeDefinition, StepDefinition
 from orchestrator.models.breaker import Breaker, Gate, Hold, Quota
+from orchestrator.models.bulk import BulkItem, BulkRetry
 from orchestrator.models.duty import Duty
 from orchestrator.models.effect import Effect
 from orchestrator.models.history import Event
@@ -19,6 +20,8 @@ __all__ = [
     "Attempt",
     "Blueprint",
     "Breaker",
+    "BulkItem",
+    "BulkRetry",
     "DeadLetter",
     "Duty",
     "EdgeDefinition",
