@@ -7,6 +7,7 @@ where that is harmless, or given to a person.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -42,19 +43,27 @@ class Course(StrEnum):
 class StoredEffect:
     """What is stored under a key. ``busy``: another step holds it that is running, or waits for a
     person's word about it, which nobody could give once the effect were ours.
-    ``holder`` is one phrase for people: the step, its run, the tool."""
+    ``holder`` is one phrase for people: the step, its run, the tool. ``step`` (its id) and
+    ``fence`` name the attempt that holds it."""
 
     status: EffectStatus
     request_hash: str
     response: Any
     busy: bool
     holder: str = ""
+    step: str = ""
+    fence: int = 0
+
+    @property
+    def seen(self) -> dict[str, Any]:
+        """What a claim that takes it over must still find."""
+        return {"step": self.step, "fence": self.fence, "status": str(self.status)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectPlan:
     """An effect as worked out before the claim. ``response`` is the stored answer, if found;
-    ``holder`` says in words who holds the key."""
+    ``holder`` says in words who holds the key, ``seen`` what a claim must still find."""
 
     key: str
     tool: str
@@ -62,6 +71,15 @@ class EffectPlan:
     course: Course
     response: Any = None
     holder: str = ""
+    seen: Mapping[str, Any] | None = None
+
+    @property
+    def intent(self) -> dict[str, Any]:
+        """The row to write with the claim, as sql/apply.sql reads it. ``take``: an earlier doubt
+        is taken over, if it is still as it was ``seen``."""
+        take = self.course is Course.DOUBT
+        row = {"key": self.key, "hash": self.request_hash, "tool": self.tool, "take": take}
+        return {**row, "seen": self.seen} if take else row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

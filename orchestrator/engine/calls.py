@@ -104,13 +104,16 @@ def _intended(
 
 
 def _intend(caller: Caller, plan: EffectPlan) -> None:
-    take = plan.course is Course.DOUBT
-    effect = {"key": plan.key, "hash": plan.request_hash, "tool": plan.tool, "take": take}
     with Unit("call_intent"):
         call_rows.intend(
             caller.holder,
-            effect=effect,
-            shown={"step": caller.name, "key": plan.key, "tool": plan.tool, "again": take},
+            effect=plan.intent,
+            shown={
+                "step": caller.name,
+                "key": plan.key,
+                "tool": plan.tool,
+                "again": plan.course is Course.DOUBT,
+            },
         )
 
 

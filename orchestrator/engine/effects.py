@@ -78,6 +78,7 @@ def plan_effect(
         course=course(stored, request),
         response=stored.response if stored is not None else None,
         holder=stored.holder if stored is not None else "",
+        seen=stored.seen if stored is not None else None,
     )
 
 

@@ -147,13 +147,7 @@ def _claim(change: Change) -> dict[str, Any] | None:
         claim["passed"] = change.passed
     intent = prepared.effect
     if intent is not None and intent.course in (Course.CALL, Course.DOUBT):
-        take = intent.course is Course.DOUBT
-        claim["effect"] = {
-            "key": intent.key,
-            "hash": intent.request_hash,
-            "tool": intent.tool,
-            "take": take,
-        }
+        claim["effect"] = intent.intent
     if change.claim_row is not None:
         return claim | {"id": str(change.claim_row.id), "fence": change.claim_row.fence}
     row = _row(change, ref)

@@ -25,9 +25,11 @@ class Holder:
 
 
 def intend(holder: Holder, *, effect: dict[str, Any], shown: dict[str, Any]) -> None:
-    """Store the intent ``{key, hash, tool, take}``; ``take`` takes over an earlier doubt. Call in a
+    """Store the intent, as ``EffectPlan.intent`` has it. Call in a
     transaction. Raises StaleFence, or EffectMoved when the key is not as it was seen."""
     append_event(holder.run_id, "call.intended", shown, "")
+    found = effect.get("seen") or {}
+    seen = {f"seen_{name}": found.get(name) for name in ("step", "fence", "status")}
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO orchestrator_effect AS f (tenant, idempotency_key, run_id, step_id, fence,"
@@ -43,8 +45,11 @@ def intend(holder: Holder, *, effect: dict[str, Any], shown: dict[str, Any]) -> 
             "  status = CASE WHEN %(take)s THEN f.status ELSE 'intended' END,"
             "  intended_at = CASE WHEN %(take)s THEN f.intended_at ELSE excluded.intended_at END"
             " WHERE f.request_hash = excluded.request_hash AND CASE WHEN %(take)s"
-            "  THEN f.status IN ('intended', 'in_doubt') ELSE f.status = 'not_applied' END",
-            {**effect, "step": holder.step_id, "fence": holder.fence},
+            "  THEN f.status IN ('intended', 'in_doubt')"
+            "   AND f.step_id = %(seen_step)s AND f.fence = %(seen_fence)s"
+            "   AND (f.step_id = excluded.step_id OR f.status = %(seen_status)s)"
+            "  ELSE f.status = 'not_applied' END",
+            {**seen, **effect, "step": holder.step_id, "fence": holder.fence},
         )
         if cursor.rowcount == 1:
             return

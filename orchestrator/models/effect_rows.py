@@ -18,7 +18,8 @@ def find_effect(tenant: str, key: str, *, step_id: UUID | None) -> StoredEffect 
             " (s.state = 'running' AND e.fence = s.fence"
             "   OR s.state = 'waiting' AND s.waiting_for = 'review')"
             " AND s.id IS DISTINCT FROM %s,"
-            " format('step %%s%%s of run %%s, tool %%s', s.key, s.scope, s.run_id, e.tool)"
+            " format('step %%s%%s of run %%s, tool %%s', s.key, s.scope, s.run_id, e.tool),"
+            " e.step_id, e.fence"
             " FROM orchestrator_effect e JOIN orchestrator_step s ON s.id = e.step_id"
             " WHERE e.tenant = %s AND e.idempotency_key = %s",
             [step_id, tenant, key],
@@ -33,6 +34,8 @@ def find_effect(tenant: str, key: str, *, step_id: UUID | None) -> StoredEffect 
         response=response,
         busy=bool(row[3]),
         holder=str(row[4]),
+        step=str(row[5]),
+        fence=row[6],
     )
 
 

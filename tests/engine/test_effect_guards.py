@@ -255,6 +255,35 @@ def test_an_effect_that_a_person_is_asked_about_is_asked_about_once(
     assert ledger.sent == {"pay:1": 1}
 
 
+def test_a_doubt_that_moved_since_it_was_looked_at_is_not_taken_over(
+    carrier: Carrier, looks_too_early: Callable[[Callable[[], None]], None], turn_time: Turn
+) -> None:
+    """The first run asks a person meanwhile; its doubt must stay with it to be settled."""
+    ledger.next_fault("dies_after")
+    first = started({"a": pay(UNSURE, "pay:1")})
+    kill(carrier)
+    lose(first, "a")
+    engine.beat_once()
+    assert step(first, "a").state == "ready"
+    second = started({"a": pay(UNSURE, "pay:1")})
+    carrier.messages.clear()
+    looks_too_early(lambda: work_on(first))
+    work_on(second)
+    assert Run.objects.get(pk=first).waiting_for == "review"
+    assert step(second, "a").state == "retrying"
+
+    repair(
+        Run.objects.get(pk=first),
+        "settle_effect",
+        effect_key="pay:1",
+        outcome="applied",
+        external_ref="R-1",
+    )
+    settle_down(carrier, turn_time)
+    assert (state(first), state(second)) == ("completed", "completed")
+    assert ledger.sent == {"pay:1": 1}
+
+
 @pytest.mark.parametrize("kind", [KEYLESS, ASKABLE])
 def test_who_stood_still_past_its_lease_after_it_began_calls_nobody(
     carrier: Carrier, kind: str

@@ -285,12 +285,14 @@ BEGIN
 END
 $$;
 
--- The intent, in the claim's transaction. With "take" the doubt of an earlier attempt is taken over.
+-- The intent, in the claim's transaction. With "take" the doubt of an earlier attempt is taken over, if
+-- it is still held as it was "seen": of another step not even its status may have changed.
 CREATE OR REPLACE FUNCTION orchestrator_intend_effect(p_run uuid, c jsonb, t timestamptz)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     e jsonb := c -> 'effect';
     take boolean := coalesce((e ->> 'take')::boolean, false);
+    seen jsonb := e -> 'seen';
 BEGIN
     INSERT INTO orchestrator_effect AS f (
         tenant, idempotency_key, run_id, step_id, fence, tool, request_hash, status,
@@ -304,7 +306,9 @@ BEGIN
         status = CASE WHEN take THEN f.status ELSE 'intended' END,
         intended_at = CASE WHEN take THEN f.intended_at ELSE t END, settled_at = NULL
     WHERE f.request_hash = excluded.request_hash
-      AND (CASE WHEN take THEN f.status IN ('intended', 'in_doubt') ELSE f.status = 'not_applied' END);
+      AND (CASE WHEN take THEN f.status IN ('intended', 'in_doubt') ELSE f.status = 'not_applied' END)
+      AND (NOT take OR f.step_id = (seen ->> 'step')::uuid AND f.fence = (seen ->> 'fence')::bigint
+           AND (f.step_id = excluded.step_id OR f.status = seen ->> 'status'));
     IF NOT FOUND THEN
         RAISE EXCEPTION 'effect % moved since it was looked at', e ->> 'key' USING ERRCODE = 'OR004';
     END IF;

@@ -52,6 +52,12 @@ EFFECT_GUARDS = (
         tests=(f"{HERE}test_who_looked_before_another_run_acted_looks_again",),
     ),
     Guard(
+        name="take-over as seen",
+        what="a doubt is taken over only from the attempt that was seen to hold it",
+        cuts=(Cut(APPLY, "AND (NOT take OR f.step_id", "AND (true OR f.step_id"),),
+        tests=(f"{HERE}test_a_doubt_that_moved_since_it_was_looked_at_is_not_taken_over",),
+    ),
+    Guard(
         name="no blind retry",
         what="an intent without a receipt is in doubt, and never simply called again",
         cuts=(
