@@ -108,10 +108,11 @@ class BulkChoice(Pages):
         """GET counts; POST counts again, or begins. Nothing happens by a link."""
         if not may_operate(request):
             raise PermissionDenied
-        choice = ChoiceForm(request.POST if request.method == "POST" else request.GET)
+        given = request.POST if request.method == "POST" else request.GET
+        choice = ChoiceForm(given, label_suffix="")
         sent = request.method == "POST" and "act" in request.POST
         text = {"reason": request.POST.get("reason", "")}
-        reason = ReasonForm(request.POST) if sent else ReasonForm(initial=text)
+        reason = ReasonForm(request.POST if sent else None, initial=text, label_suffix="")
         changed = False
         if sent and choice.is_valid() and reason.is_valid():
             changed = request.POST.get("seen") != _mark(choice)

@@ -137,12 +137,20 @@ class Offers:
         if self._may_undo(step):
             undone = step.key.removeprefix(engine.UNDO)
             found.append(self._offer("compensate-step", "Undo …", step=undone))
-        if step.state not in _AT_WORK:
-            found += [
-                self._offer("settle-effect", f"Settle {key} …", step=step.key, effect_key=key)
-                for key in self._in_doubt.get((step.key, step.scope), ())
-            ]
-        return found
+        return [*found, *self._settling(step)]
+
+    def of_effect(self, effect: Effect) -> list[Offer]:
+        """Settling it, on its own page."""
+        wanted = f"Settle {effect.idempotency_key} …"
+        return [each for each in self._settling(effect.step) if each.label == wanted]
+
+    def _settling(self, step: StepPicture | Step) -> list[Offer]:
+        if step.state in _AT_WORK:
+            return []
+        return [
+            self._offer("settle-effect", f"Settle {key} …", step=step.key, effect_key=key)
+            for key in self._in_doubt.get((step.key, step.scope), ())
+        ]
 
     def of_checkpoint(self, step: Step) -> list[Offer]:
         """Going on from this step, on its own page."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from django import forms
 
 from orchestrator import engine
+from orchestrator.core.json_text import JsonText
 from orchestrator.models import Run, Step
 
+MAX_OUTPUT = 1 << 20
 _MOST_STEPS = 2000
 _SMALL = {"rows": 3, "cols": 60}
 
@@ -84,12 +87,24 @@ class SettleForm(RepairForm):
         label="Reference of the provider",
         help_text="If it happened: the number that the provider gave it.",
     )
-    output = forms.JSONField(
+    output = forms.CharField(
+        max_length=MAX_OUTPUT,
         required=False,
         label="Output of the step, as JSON",
         help_text='If it happened. Left empty, it is {"external_ref": the reference}.',
         widget=forms.Textarea(attrs=_SMALL),
     )
+
+    def clean_output(self) -> Any:
+        """Read strictly: what neither JSON nor the database can keep is refused."""
+        text = self.cleaned_data["output"]
+        if not text:
+            return None
+        problems = JsonText(text).read().problems
+        if problems:
+            where = f"{problems[0].pointer}: " if problems[0].pointer else ""
+            raise forms.ValidationError(f"{where}{problems[0].message}")
+        return json.loads(text)
 
     def clean(self) -> dict[str, Any]:
         """An effect that happened has a reference or an output; one that did not has neither."""

@@ -71,7 +71,8 @@ class _Asked:
     def name(self) -> str:
         """What it is about, in a title."""
         if not self.is_complete:
-            return str(self.target.data.get("effect_key") or self.target.data.get("step") or "")
+            known = self.target.data or self.target.initial
+            return str(known.get("effect_key") or known.get("step") or "")
         given = self.target.cleaned_data
         line = f"line {given['from_sequence']}" if given.get("from_sequence") else ""
         return given.get("effect_key") or f"{given.get('step')}{given.get('scope') or ''}" or line
@@ -132,6 +133,8 @@ class RunRepair(Pages):
 
     def _shown(self, request: HttpRequest, asked: _Asked) -> HttpResponse:
         asked.run.refresh_from_db()
+        if asked.preview is None:
+            _focus_target(asked)
         run, act, preview = asked.run, asked.act, asked.preview
         context = {
             **self.admin_site.each_context(request),
@@ -155,6 +158,13 @@ class RunRepair(Pages):
         )
 
 
+def _focus_target(asked: _Asked) -> None:
+    """The keyboard begins where something is to be chosen, not at the reason."""
+    for first in asked.target.visible_fields()[:1]:
+        first.field.widget.attrs["autofocus"] = True
+        asked.reason.fields["reason"].widget.attrs.pop("autofocus", None)
+
+
 def _read(request: HttpRequest, act: Act, run: Run) -> _Asked:
     posted = request.method == "POST"
     given = request.POST if posted else request.GET
@@ -166,7 +176,7 @@ def _read(request: HttpRequest, act: Act, run: Run) -> _Asked:
         raise Http404
     sent = posted and "act" in request.POST
     text = {"reason": request.POST.get("reason", "")}
-    reason = ReasonForm(request.POST) if sent else ReasonForm(initial=text)
+    reason = ReasonForm(request.POST if sent else None, initial=text, label_suffix="")
     return _Asked(act=act, run=run, target=target, reason=reason, token=token_of(request))
 
 
@@ -181,7 +191,7 @@ def _foresee(asked: _Asked) -> None:
     except NotFound as missing:
         asked.refusals.append(f"{sentence(missing)} Go back to the run and choose again.")
     except OrchestratorError as refusal:
-        said = sentence(refusal)
+        said = _said(refusal)
         if not any(said in earlier for earlier in asked.refusals):
             asked.refusals.append(f"It is not possible now. {said}")
 
@@ -191,7 +201,15 @@ def _refuse(asked: _Asked, refusal: OrchestratorError) -> None:
         asked.token = str(uuid4())
         asked.refusals.append(f"{_USED}.")
     else:
-        asked.refusals.append(f"Nothing was done. {sentence(refusal)}")
+        asked.refusals.append(f"Nothing was done. {_said(refusal)}")
+
+
+def _said(refusal: OrchestratorError) -> str:
+    """In the words of the page, where the engine speaks of fields of the API."""
+    if refusal.code != "undo_first":
+        return sentence(refusal)
+    what = str(refusal).partition(":")[0]
+    return f"{sentence(Exception(what))} Tick below to undo all of it in order, or undo that first."
 
 
 def _preview(asked: _Asked, report: RepairReport) -> dict[str, Any]:

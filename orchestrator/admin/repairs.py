@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 from django.contrib import admin
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from orchestrator.admin.operators import may_operate
 from orchestrator.admin.readonly import ReadOnlyPages, json_block, state_badge
+from orchestrator.admin.repair_acts import Offers
 from orchestrator.models import Blueprint, Effect, Repair
 
 
@@ -24,6 +27,7 @@ def _run_link(run_id: object) -> SafeString:
 class EffectAdmin(ReadOnlyPages[Effect]):
     """One business action in the outside world: its key, and what is known of it."""
 
+    change_form_template = "admin/orchestrator/effect/detail.html"
     list_display = ("idempotency_key", "badge", "tool", "external_ref", "intended_at", "tenant")
     list_filter = ("status",)
     search_fields = ("idempotency_key",)
@@ -45,6 +49,23 @@ class EffectAdmin(ReadOnlyPages[Effect]):
             return queryset, False
         tenants = list(Blueprint.objects.values_list("tenant", flat=True).distinct())
         return queryset.filter(tenant__in=tenants, idempotency_key=key), False
+
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        """The effect, with the way to settle it while nobody knows what became of it."""
+        found = (
+            Effect.objects.filter(pk=object_id) if object_id.isdigit() else Effect.objects.none()
+        )
+        effect = found.select_related("step", "run").first()
+        extra = {**(extra_context or {})}
+        if effect is not None and may_operate(request):
+            extra["offers"] = Offers(effect.run).of_effect(effect)
+        return super().change_view(request, object_id, form_url, extra)
 
     @admin.display(description="status")
     def badge(self, effect: Effect) -> SafeString:

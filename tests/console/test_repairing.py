@@ -307,7 +307,7 @@ def test_a_step_is_undone_with_what_stands_on_it(
     back = {"tool": "probe.say", "input": {"value": 0}, "effect": {"key": "unship:1"}}
     run = run_of(pay={**PAY, **UNDO}, ship={**behind, "compensate": back})
     refused = boss.get(address(run, "compensate-step", step="pay"))
-    assert "undo that first" in refused.content.decode()
+    assert "followed by ship, done and not undone. Tick below" in refused.content.decode()
 
     shown = boss.post(
         address(run, "compensate-step"), {**hidden(refused), "with_dependents": "on", "look": "y"}
@@ -352,14 +352,17 @@ def test_an_effect_in_doubt_is_settled_as_applied_with_its_reference(
 ) -> None:
     settle = address(doubtful, "settle-effect", step="pay", effect_key="p:1")
     assert settle.replace("&", "&amp;") in run_page(boss, doubtful)
+    effect = reverse("admin:orchestrator_effect_change", args=[Effect.objects.get().pk])
+    assert settle.replace("&", "&amp;") in boss.get(effect).content.decode()
     asked = hidden(boss.get(settle))
     found = {"outcome": "applied", "external_ref": "R-9"}
     bare = boss.post(address(doubtful, "settle-effect"), {**asked, "outcome": "applied"})
     assert "Give the provider&#x27;s reference" in bare.content.decode()
     broken = {**asked, **found, "output": "{no json"}
     page = boss.post(address(doubtful, "settle-effect"), broken).content.decode()
-    assert "Enter a valid JSON" in page
+    assert "not valid JSON" in page
     assert "{no json" in page
+    assert ">null</textarea>" not in boss.get(settle).content.decode()
 
     shown = boss.post(address(doubtful, "settle-effect"), {**asked, **found, "look": "yes"})
     carried(lambda: sent(boss, doubtful, "settle-effect", hidden(shown), **found))
@@ -367,6 +370,21 @@ def test_an_effect_in_doubt_is_settled_as_applied_with_its_reference(
     doubtful.refresh_from_db()
     assert (doubtful.state, doubtful.output) == ("completed", {"pay": {"external_ref": "R-9"}})
     assert Effect.objects.get().external_ref == "R-9"
+
+
+@pytest.mark.parametrize("output", ['{"a": "\\u0000"}', '"\\ud800"', "NaN", "1e999", "[" * 5000])
+def test_an_output_that_cannot_be_kept_is_refused_in_a_sentence(
+    boss: Client, doubtful: Run, output: str
+) -> None:
+    asked = looked(boss, doubtful, "settle-effect", step="pay", effect_key="p:1")
+    given = {"outcome": "applied", "output": output}
+    shown = boss.post(address(doubtful, "settle-effect"), {**asked, **given, "look": "y"})
+    assert shown.status_code in (200, 409)
+    done = sent(boss, doubtful, "settle-effect", hidden(shown), **given)
+
+    assert done.status_code in (200, 409)
+    assert 'class="refused"' in done.content.decode() or "errorlist" in done.content.decode()
+    assert Effect.objects.get().status == "in_doubt"
 
 
 def test_an_effect_in_doubt_that_did_not_happen_is_called_again(
@@ -396,7 +414,8 @@ def test_every_field_has_its_label_and_every_act_is_a_link_or_a_button(
         assert f'<label for="id_{name}">' in text
         assert f'id="id_{name}_helptext"' in text
     assert "<legend>Outcome</legend>" in text
-    assert "autofocus" in text
+    assert text.index("autofocus") < text.index('id="id_external_ref"')
+    assert 'name="look" formnovalidate' in text
     assert "onclick" not in text
     row = run_page(boss, doubtful)
     assert 'aria-label="Settle p:1 … (pay)"' in row

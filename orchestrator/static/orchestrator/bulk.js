@@ -8,9 +8,10 @@
   const status = document.getElementById("bulk-status");
   const trouble = document.getElementById("bulk-trouble");
   const goOn = button.value;
-  let working = false;
+  let running = false;
+  let wanted = false;
 
-  const rest = () => { working = false; button.value = goOn; };
+  const want = (on) => { wanted = on; button.value = on ? button.dataset.stop : goOn; };
 
   const show = (page) => {
     for (const id of ["bulk-status", "bulk-items"]) {
@@ -32,12 +33,11 @@
   };
 
   const work = async () => {
-    working = true;
-    button.value = button.dataset.stop;
+    running = true;
     trouble.textContent = "";
     let left = Number(status.dataset.left);
     try {
-      while (working && left > 0) {
+      while (wanted && left > 0) {
         const before = left;
         left = await portion();
         if (left >= before) await new Promise((wake) => setTimeout(wake, 1000)); // another is at it
@@ -45,13 +45,19 @@
     } catch (error) {
       trouble.textContent = `Stopped: ${error.message}. Nothing is lost: go on, or come back later.`;
     }
-    rest();
+    running = false;
+    want(false);
     if (left === 0) { form.hidden = true; status.focus(); }
+  };
+
+  const press = () => {
+    want(!wanted);
+    if (wanted && !running) work();
   };
 
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    if (working) rest(); else work();
+    press();
   });
-  if (form.dataset.begun) work();
+  if (form.dataset.begun) press();
 })();
