@@ -55,7 +55,7 @@ VERBS = {
             done="paused",
             effect="Steps at work finish; nothing new starts until somebody resumes the run.",
             perform=engine.pause_run,
-            states=_OPEN - {RunState.PAUSED},
+            states=_OPEN - {RunState.PAUSED, RunState.COMPENSATING},
         ),
         Verb(
             name="resume",

@@ -123,6 +123,18 @@ def test_the_picked_rows_are_retried_and_no_others(
     assert states(failed) == ["failed", "completed", "completed", "failed"]
 
 
+def test_one_letter_is_retried_from_its_own_page(
+    boss: Client, failed: list[Run], carried: Any
+) -> None:
+    letter = DeadLetter.objects.get(service="mail")
+    own = reverse("admin:orchestrator_deadletter_change", args=[letter.pk])
+    assert f"{reverse(RETRY)}?ids={letter.pk}" in boss.get(own).content.decode()
+    carried(lambda: work(boss, begun(boss, ids=str(letter.pk))))
+
+    assert f"{reverse(RETRY)}?ids={letter.pk}" not in boss.get(own).content.decode()
+    assert states(failed) == ["failed"] * 3 + ["completed"]
+
+
 def test_picking_across_pages_leads_to_the_filter(boss: Client, failed: list[Run]) -> None:
     pk = str(DeadLetter.objects.latest("pk").pk)
     data = {"action": "retry_chosen", "_selected_action": [pk], "select_across": "1"}

@@ -321,6 +321,19 @@ def test_a_step_is_undone_with_what_stands_on_it(
     assert Repair.objects.get().step == "pay"
 
 
+def test_while_a_run_is_undone_it_offers_neither_a_pause_nor_another_undo(
+    boss: Client, run_of: Callable[..., Run]
+) -> None:
+    run = run_of(pay={**PAY, **UNDO})
+    sent(boss, run, "compensate-step", looked(boss, run, "compensate-step", step="pay"))
+    run.refresh_from_db()
+    assert run.state == "compensating"
+    text = run_page(boss, run)
+
+    assert reverse("admin:orchestrator_run_pause", args=[run.id]) not in text
+    assert address(run, "compensate-step", step="pay") not in text
+
+
 def test_a_run_goes_on_from_a_line_of_its_history(boss: Client, failed: Run, carried: Any) -> None:
     line = str(Event.objects.get(run_id=failed.id, type="step.completed").seq)
     asked = boss.get(address(failed, "resume"))
