@@ -76,8 +76,8 @@ def _startable(workflow: CompiledWorkflow, snapshot: Snapshot, near: int | None)
     refs = [Ref(position) for position in _with_code(snapshot.codes, _READY)]
     if snapshot.undo is not None:
         refs = [ref for ref in refs if steps[ref.position].undoes is not None]
-    else:
-        for position, loop in snapshot.loops.items():
+    for position, loop in snapshot.loops.items():
+        if snapshot.undo is None or steps[position].undoes is not None:
             refs.extend(Ref(position, index) for index in loop.ready)
     if len(refs) > 1:
         successors = {e.target for e in steps[near].outs} if near is not None else set()
@@ -124,12 +124,12 @@ def queued_on(workflow: CompiledWorkflow, snapshot: Snapshot, queue: str) -> int
 
 def release_items(workflow: CompiledWorkflow, decision: Decision) -> None:
     """Make the next items of each for_each READY, as far as its own bound and the run's allow."""
-    if decision.snapshot.undo is not None:
-        return  # beside a pause, or after the end: nothing but compensations starts
     for position, loop in decision.snapshot.loops.items():
         step = workflow.steps[position]
         if step.for_each is None or is_lost(step.for_each.min_success, loop):
             continue
+        if decision.snapshot.undo is not None and step.undoes is None:
+            continue  # beside a pause, or after the end: nothing but compensations starts
         while (
             not loop.all_released
             and loop.live < step.for_each.max_parallel

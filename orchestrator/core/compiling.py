@@ -106,11 +106,10 @@ def _compensations(
             made = _compensation(
                 document,
                 key,
-                config=value["steps"][key]["compensate"],
+                outer=value["steps"][key],
                 position=position,
                 undoes=place,
                 site=site,
-                service=str(value["steps"][key].get("service") or ""),
             )
         elif isinstance(step, SubWorkflowStep) and step.workflow in undoable:
             made = undo_child(key, step.workflow, position=position, undoes=place)
@@ -120,19 +119,19 @@ def _compensations(
     return tuple(steps)
 
 
-def _compensation(  # noqa: PLR0913 - one row of a table, each cell has its own source
+def _compensation(
     document: Document,
     key: str,
     *,
-    config: Mapping[str, Any],
+    outer: Mapping[str, Any],
     position: int,
     undoes: int,
     site: Site,
-    service: str,
 ) -> StepPlan:
     block = document.steps[key].compensate
     if block is None:
         raise InvariantBroken(f"step {key} has no compensate block")
+    config, service = outer["compensate"], str(outer.get("service") or "")
     timeout = effective_timeout(document.steps[key], document.defaults)
     behind = config if site.service_of(config) else {**config, "service": service}
     return StepPlan(
@@ -156,7 +155,7 @@ def _compensation(  # noqa: PLR0913 - one row of a table, each cell has its own 
         fallback=None,
         owner=None,
         on_error="fail",
-        for_each=None,
+        for_each=_undo_each(document, key, config=outer),
         repeat=None,
         effect_key=compile_template(block.effect.key, names=None) if block.effect else None,
         rank=1,
@@ -164,6 +163,14 @@ def _compensation(  # noqa: PLR0913 - one row of a table, each cell has its own 
         service=site.service_of(behind),
         gates=site.gates_of(behind),
     )
+
+
+def _undo_each(
+    document: Document, key: str, *, config: Mapping[str, Any]
+) -> compiled.ForEach | None:
+    """What a for_each did is undone item by item; one that fails keeps no other from its turn."""
+    loop = _for_each(document.steps[key], document, config)
+    return None if loop is None else replace(loop, min_success=0)
 
 
 def _queue(

@@ -64,7 +64,8 @@ class Decision:
     ``cancelled``: steps with a row that were cancelled (``cancel_items``: loops whose open items
     were too); ``loops_done``: for_each steps to close by a follow-up decision once item rows are
     written; ``undoing``, ``undone`` and ``kept``: finished steps whose compensation
-    starts, has succeeded, or has failed; ``came_back``: the run stands, or is over, as it did
+    starts, has succeeded, or has failed (``items_undoing``, ``items_undone``, ``items_kept``: the
+    same of single items); ``came_back``: the run stands, or is over, as it did
     before steps of it were undone; ``run_state`` and ``waiting_for``: where the run stands after
     it; ``asked``: the conditions that were asked, with what they said (see ``Turn.ask``).
     """
@@ -90,6 +91,9 @@ class Decision:
     undoing: list[int] = field(default_factory=list)
     undone: list[int] = field(default_factory=list)
     kept: list[int] = field(default_factory=list)
+    items_undoing: list[Ref] = field(default_factory=list)
+    items_undone: list[Ref] = field(default_factory=list)
+    items_kept: list[Ref] = field(default_factory=list)
     came_back: Undo | None = None
     events: list[EventDraft] = field(default_factory=list)
     asked: dict[str, bool | None] = field(default_factory=dict)
@@ -131,6 +135,8 @@ class Decision:
             or self.undoing
             or self.undone
             or self.kept
+            or self.items_undone
+            or self.items_kept
             or self.reopened
             or self.loops_again
             or (subject is not None and (subject.wake_after is not None or subject.again))

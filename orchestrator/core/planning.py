@@ -11,13 +11,13 @@ from typing import Any
 
 from orchestrator.core import admission, settling, standing, undoing
 from orchestrator.core.admission import Lane
-from orchestrator.core.compiled import CompiledWorkflow, Edge
+from orchestrator.core.compiled import CompiledWorkflow, Edge, StepPlan
 from orchestrator.core.decision import Decision, Ref, Subject
 from orchestrator.core.errors import ErrorClass, InvariantBroken, StateConflict, StepError
 from orchestrator.core.gates import Gate
 from orchestrator.core.propagation import Conditions, Turn
 from orchestrator.core.settling import Fact
-from orchestrator.core.snapshot import QUEUED, Code, Snapshot, Verdict
+from orchestrator.core.snapshot import QUEUED, Code, Loop, Snapshot, Verdict
 from orchestrator.core.states import RUN_TERMINAL, RunState, StepState
 
 
@@ -104,14 +104,17 @@ def close_loop(
     if step.for_each is None:
         raise InvariantBroken(f"step {step.key} has item counters and no for_each")
     turn.decision.cancel_items.append(position)
-    if turn.snapshot.verdict is not None:
+    if step.undoes is None and not _completes(turn, step, loop):
+        turn.note_items(position, loop)
+    if turn.snapshot.verdict is not None and step.undoes is None:
         turn.assign(position, Code.CANCELLED)
         turn.emit("step.cancelled", Ref(position), reason="run_ending")
         turn.decision.subject = Subject(ref=Ref(position), to=StepState.CANCELLED)
-    elif admission.is_lost(step.for_each.min_success, loop):
+    elif not _completes(turn, step, loop):
+        failed = "failed" if step.undoes is None else "could not be undone"
         error = StepError(
             error_class=ErrorClass.MIN_SUCCESS,
-            message=f"{loop.failed} of {loop.total} items failed",
+            message=f"{loop.failed} of {loop.total} items {failed}",
         ).as_json()
         turn.give_up(position, error)
         to = turn.snapshot.state(position)  # failed, or skipped when the step is optional
@@ -120,6 +123,14 @@ def close_loop(
         turn.complete(position, items=loop.total, failed=loop.failed)
         turn.decision.subject = Subject(ref=Ref(position), to=StepState.COMPLETED)
     return _concluded(turn, lane, near=position)
+
+
+def _completes(turn: Turn, step: StepPlan, loop: Loop) -> bool:
+    """A compensation of items undoes what it can, and has done so only if it could undo all."""
+    if step.undoes is not None:
+        return loop.failed == 0
+    lost = step.for_each is not None and admission.is_lost(step.for_each.min_success, loop)
+    return turn.snapshot.verdict is None and not lost
 
 
 def wake(

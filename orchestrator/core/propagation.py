@@ -10,17 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from orchestrator.core import saga
 from orchestrator.core.compiled import CompiledWorkflow, Edge, Join, On, StepPlan
 from orchestrator.core.decision import Decision, EventDraft, Ref
 from orchestrator.core.errors import ConditionError, ErrorClass, StepError
 from orchestrator.core.snapshot import (
     ENDED,
     Code,
+    Loop,
     Mark,
     Snapshot,
     Verdict,
 )
 from orchestrator.core.states import RunState
+from orchestrator.core.undo_steps import UNDO_CHILD
 
 
 class Conditions(Protocol):
@@ -102,8 +105,9 @@ class Turn:
         self.assign(position, Code.COMPLETED)
         self.emit("step.completed", Ref(position), **payload)
         if step.undoes is not None:
-            self.assign(step.undoes, Code.COMPENSATED)
-            self.decision.undone.append(step.undoes)
+            if self.snapshot.code(step.undoes) == Code.COMPENSATING:
+                self.assign(step.undoes, Code.COMPENSATED)
+                self.decision.undone.append(step.undoes)
             self.emit("compensation.completed", Ref(step.undoes))
             return
         self._drop_fallback(step)
@@ -123,8 +127,9 @@ class Turn:
         self.assign(position, Code.TIMED_OUT if timed_out else Code.FAILED)
         self.emit("step.timed_out" if timed_out else "step.failed", Ref(position), error=error)
         if step.undoes is not None:
-            self.assign(step.undoes, Code.COMPLETED)  # it stays done
-            self.decision.kept.append(step.undoes)
+            if self.snapshot.code(step.undoes) == Code.COMPENSATING:
+                self.assign(step.undoes, Code.COMPLETED)  # it stays done
+                self.decision.kept.append(step.undoes)
             self.emit("compensation.failed", Ref(step.undoes), error=error)
             return
         self._hand_over(step, error)
@@ -136,6 +141,7 @@ class Turn:
         self._spread()
 
     def _skip(self, step: StepPlan, reason: str) -> None:
+        self.note_child(step.position)
         self.assign(step.position, Code.SKIPPED)
         self.emit("step.skipped", Ref(step.position), reason=reason)
         if self._had_row(step.position):
@@ -334,6 +340,31 @@ class Turn:
                 self.snapshot.marks[edge.index] = Mark.DEAD
             self._drop_fallback(self.workflow.steps[position])
 
+    # -- what a step did that does not complete --------------------------------------------------
+
+    def note_child(self, position: int) -> None:
+        """The step, or an item of it, may wait for a child and does so no more: that ends by
+        itself, and undoes what it did; the saga waits for it."""
+        loop = self.snapshot.loops.get(position)
+        waits = self.snapshot.code(position) == Code.WAIT_CHILD
+        if waits or (loop is not None and loop.waits.get("child")):
+            self.note_acted(position, UNDO_CHILD)
+
+    def note_items(self, position: int, loop: Loop) -> None:
+        """The for_each will not complete: what its completed items did is undone."""
+        if loop.ok:
+            self.note_acted(position)
+
+    def note_acted(self, position: int, kind: str = "") -> None:
+        """The step did something and will not complete; remembered where that can be undone (by a
+        compensation of ``kind``), or never can."""
+        undo = saga.undo_of(self.workflow, position)
+        wanted = undo is not None and (not kind or undo.type == kind)
+        if not wanted and (kind or not self.workflow.steps[position].irreversible):
+            return
+        if position not in self.snapshot.acted:
+            self.snapshot.acted.append(position)
+
     # -- the end of a run ----------------------------------------------------------------------
 
     def drain(self, verdict: Verdict, *, at_once: bool = False) -> None:
@@ -349,11 +380,12 @@ class Turn:
         self.decision.ready.clear()
         for step in self.workflow.forward:
             code = self.snapshot.code(step.position)
-            if code in ENDED or code == Code.WAIT_REVIEW:
+            if code in ENDED or code in (Code.WAIT_REVIEW, Code.COMPENSATING):
                 continue  # an effect in doubt is settled first: what is unknown cannot be undone
             if code == Code.RUNNING and not (at_once and step.effect_key is None):
                 continue
-            self.cancel(step.position, reason="run_ending", at_once=at_once)
+            cut = at_once and step.effect_key is None
+            self.cancel(step.position, reason="run_ending", at_once=cut)
 
     def end_stragglers(self) -> None:
         """The run was ending and its time is over: bodies without an effect lose their fence."""
@@ -367,6 +399,7 @@ class Turn:
     def cancel(self, position: int, *, reason: str, at_once: bool = True) -> None:
         """End one step that has not ended. A running body loses its fence; its result is late."""
         code = self.snapshot.code(position)
+        self.note_child(position)
         if code == Code.LOOPING:
             self._cancel_loop(position, at_once=at_once)
             if self.snapshot.code(position) == Code.LOOPING:
@@ -383,13 +416,16 @@ class Turn:
 
     def _cancel_loop(self, position: int, *, at_once: bool) -> None:
         loop = self.snapshot.loops[position]
+        self.note_items(position, loop)
         self.decision.cancel_items.append(position)
-        loop.ready, loop.queued, loop.again, loop.waits, loop.retrying = [], [], [], {}, 0
+        loop.ready, loop.queued, loop.again, loop.retrying = [], [], [], 0
+        doubts = loop.waits.get("review", 0) if self.snapshot.verdict is not None else 0
+        loop.waits = {"review": doubts} if doubts else {}  # settled first, as a plain step's is
         if at_once:
             self.snapshot.running -= loop.running
             loop.running = 0
-        loop.released = loop.total = loop.running + loop.ok + loop.failed
-        if loop.running == 0:
+        loop.released = loop.total = loop.running + loop.ok + loop.failed + doubts
+        if loop.running + doubts == 0:
             self.assign(position, Code.CANCELLED)
             del self.snapshot.loops[position]
 

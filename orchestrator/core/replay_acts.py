@@ -83,6 +83,9 @@ def settle_behind(replay: Replay, n_before: int) -> None:
     if any(b.type in EFFECT_ENDS for b in before) and step.effect_key is None:
         diverge(before[0], f"no effect: step {line.step} declares none", before[0])
     settled = read_settled(replay.log, step, n_before)
+    if isinstance(settled.outcome, Expanded) and step.undoes is not None:
+        only = replay.rows.completed_items(step.undoes)
+        settled.outcome = Expanded(total=len(only), only=only)
     waited_for = row.waiting_for if row.state is StepState.WAITING else ""
     _check_gate(line, settled, waited_for)
     fact = Fact(
@@ -95,7 +98,9 @@ def settle_behind(replay: Replay, n_before: int) -> None:
         jitter=settled.jitter,
         warning=settled.warning,
     )
-    if isinstance(settled.outcome, Expanded):
+    if isinstance(settled.outcome, Expanded) and settled.outcome.only is not None:
+        replay.rows.expand_undo(ref.position, settled.outcome.only)
+    elif isinstance(settled.outcome, Expanded):
         replay.rows.expand(ref.position, settled.outcome.total)
     decision = planning.settle(replay.workflow, replay.snapshot, fact, replay.conditions)
     replay.rows.settle(decision, settled.outcome, lost=settled.lost, at=line.at)

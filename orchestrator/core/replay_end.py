@@ -82,7 +82,7 @@ def _in_compact(workflow: CompiledWorkflow, ours: Snapshot, theirs: Snapshot) ->
     yield "running bodies", ours.running, theirs.running
     yield "paused", ours.paused, theirs.paused
     yield "loops", _loops(ours), _loops(theirs)
-    for name in ("held", "barred", "reopened", "warnings", "verdict", "undo"):
+    for name in ("held", "barred", "reopened", "warnings", "verdict", "undo", "acted"):
         yield name, getattr(ours, name), getattr(theirs, name)
 
 

@@ -15,6 +15,7 @@ _S = StepState
 _OPEN_ITEM = frozenset({_S.BLOCKED, _S.READY, _S.RETRYING, _S.WAITING})
 _CUT_OFF = _OPEN_ITEM | {_S.RUNNING}
 _LOOPS_AGAIN = frozenset({_S.FAILED, _S.TIMED_OUT, _S.CANCELLED, _S.BLOCKED})
+_SAGA = frozenset({_S.COMPLETED, _S.COMPENSATING})
 _EXCUSED = frozenset({_S.FAILED, _S.TIMED_OUT, _S.BLOCKED})
 
 
@@ -64,6 +65,17 @@ class Rows:
         items = self.items.setdefault(position, {})
         for index in range(total):
             items.setdefault(index, Row()).afresh(StepState.BLOCKED)
+
+    def expand_undo(self, position: int, only: tuple[int, ...]) -> None:
+        """Rows for the compensations of these items; those of an earlier try are taken over."""
+        items = self.items.setdefault(position, {})
+        for index in only:
+            items.setdefault(index, Row()).afresh(StepState.BLOCKED)
+
+    def completed_items(self, position: int) -> tuple[int, ...]:
+        """The items of a for_each that completed and have not been undone, in order."""
+        items = self.items.get(position, {})
+        return tuple(sorted(i for i, row in items.items() if row.state is StepState.COMPLETED))
 
     def start(self, ref: Ref) -> int:
         """READY becomes RUNNING; the number of the attempt that begins."""
@@ -136,7 +148,15 @@ class Rows:
             (decision.undone, StepState.COMPENSATED),
         ):
             for position in positions:
-                self.plain[position].state = to
+                row = self.plain[position]  # one that did not complete keeps its state
+                row.state = to if row.state in _SAGA else row.state
+        for refs, to in (
+            (decision.items_undoing, StepState.COMPENSATING),
+            (decision.items_undone, StepState.COMPENSATED),
+            (decision.items_kept, StepState.COMPLETED),
+        ):
+            for ref in refs:
+                self.items[ref.position][ref.item or 0].state = to
         for position in decision.excused:
             row = self.plain[position]
             row.state = StepState.SKIPPED if row.state in _EXCUSED else row.state
@@ -150,6 +170,7 @@ class Rows:
         for position in decision.cancel_items:
             loop = decision.snapshot.loops.get(position)
             open_states = _OPEN_ITEM if loop is not None and loop.running else _CUT_OFF
+            doubts = loop is not None and loop.waits.get("review")
             for row in self.items.get(position, {}).values():
-                if row.state in open_states:
+                if row.state in open_states and not (doubts and row.waiting_for == "review"):
                     row.state, row.waiting_for, row.due = StepState.CANCELLED, "", None

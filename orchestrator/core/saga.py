@@ -12,33 +12,38 @@ from orchestrator.core.snapshot import ENDED, Code, Snapshot
 _DONE = frozenset(map(int, (Code.COMPLETED, Code.COMPENSATING, Code.COMPENSATED)))
 
 
+def did(snapshot: Snapshot, position: int) -> bool:
+    """Whether the step did something: it finished, or some of its items or children began."""
+    return snapshot.code(position) in _DONE or position in snapshot.acted
+
+
 def undoable(workflow: CompiledWorkflow, snapshot: Snapshot) -> list[StepPlan]:
-    """The compensations of all steps that finished."""
+    """The compensations of all steps that did something."""
     return [
         step
         for step in workflow.compensations
-        if step.undoes is not None and snapshot.code(step.undoes) in _DONE
+        if step.undoes is not None and did(snapshot, step.undoes)
     ]
 
 
 def standing(workflow: CompiledWorkflow, snapshot: Snapshot) -> list[StepPlan]:
     """The compensations of the finished steps that have not been undone."""
-    return [s for s in undoable(workflow, snapshot) if not _is_undone(snapshot, s)]
+    return [s for s in undoable(workflow, snapshot) if not is_undone(snapshot, s)]
 
 
-def _is_undone(snapshot: Snapshot, undo: StepPlan) -> bool:
-    return undo.undoes is not None and snapshot.code(undo.undoes) == Code.COMPENSATED
+def is_undone(snapshot: Snapshot, undo: StepPlan) -> bool:
+    """Whether the compensation has undone its step; one that had not finished keeps its state."""
+    return snapshot.code(undo.position) == Code.COMPLETED
+
+
+def undo_of(workflow: CompiledWorkflow, position: int) -> StepPlan | None:
+    """The compensation of a step; None: nothing undoes it."""
+    return next((step for step in workflow.compensations if step.undoes == position), None)
 
 
 def has_begun(workflow: CompiledWorkflow, snapshot: Snapshot) -> bool:
     """Whether a compensation has been started."""
     return any(snapshot.code(step.position) != Code.BLOCKED for step in workflow.compensations)
-
-
-def at_work(workflow: CompiledWorkflow, snapshot: Snapshot) -> list[int]:
-    """The codes of the compensations that have been started and have not ended."""
-    codes = [snapshot.code(step.position) for step in workflow.compensations]
-    return [code for code in codes if code not in ENDED and code != Code.BLOCKED]
 
 
 def due(workflow: CompiledWorkflow, snapshot: Snapshot) -> list[int]:
@@ -99,9 +104,9 @@ def verdict(workflow: CompiledWorkflow, snapshot: Snapshot) -> str:
 
 def has_undone(workflow: CompiledWorkflow, snapshot: Snapshot) -> bool:
     """Whether some step of it has been undone."""
-    return any(_is_undone(snapshot, step) for step in workflow.compensations)
+    return any(is_undone(snapshot, step) for step in workflow.compensations)
 
 
 def left_over(workflow: CompiledWorkflow, snapshot: Snapshot) -> list[StepPlan]:
     """Finished steps that stay done: irreversible ones. A person has to look at them."""
-    return [s for s in workflow.forward if s.irreversible and snapshot.code(s.position) in _DONE]
+    return [s for s in workflow.forward if s.irreversible and did(snapshot, s.position)]

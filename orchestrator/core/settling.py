@@ -23,13 +23,15 @@ from orchestrator.core.propagation import Turn
 from orchestrator.core.retry import next_delay
 from orchestrator.core.snapshot import WAIT_CODES, WAIT_WORDS, Code, Loop, Verdict
 from orchestrator.core.states import RunState, StepState
+from orchestrator.core.undo_steps import UNDO_CHILD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expanded:
-    """A for_each looked at its list: so many items."""
+    """A for_each looked at its list: so many items. ``only``: a compensation undoes just these."""
 
     total: int
+    only: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +87,7 @@ class _Park:
 @dataclass(frozen=True, slots=True)
 class _Loop:
     total: int
+    only: tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +161,7 @@ def _stay(
         case UndoChildren():
             return _Park("child", f"child workflow {outcome.name} is undone")
         case Expanded():
-            return _Loop(outcome.total)
+            return _Loop(outcome.total, outcome.only)
 
 
 def _after_success(turn: Turn, step: StepPlan, fact: Fact, output: Any) -> Move:
@@ -186,6 +189,8 @@ def _after_success(turn: Turn, step: StepPlan, fact: Fact, output: Any) -> Move:
 
 def _after_failure(turn: Turn, step: StepPlan, fact: Fact, outcome: Failed) -> Move:
     error = outcome.error
+    if fact.waited_for == "child" and step.undoes is None and _child_acted(error):
+        turn.note_acted(step.position, UNDO_CHILD)
     delay = next_delay(
         step.retry,
         error.error_class,
@@ -205,6 +210,13 @@ def _after_failure(turn: Turn, step: StepPlan, fact: Fact, outcome: Failed) -> M
     return _GiveUp(error.as_json(), timed_out=error.error_class is ErrorClass.TIMEOUT)
 
 
+def _child_acted(error: StepError) -> bool:
+    """Whether a child that did not complete has undone something, or may yet have to: one whose
+    time is over has still to end."""
+    left = (error.details or {}).get("compensation")
+    return error.error_class is ErrorClass.TIMEOUT or left in ("full", "partial")
+
+
 def move_step(turn: Turn, step: StepPlan, ref: Ref, move: Move) -> None:
     """Carry the move out on a plain step."""
     position = ref.position
@@ -221,7 +233,7 @@ def move_step(turn: Turn, step: StepPlan, ref: Ref, move: Move) -> None:
         case _Loop():
             subject.to, subject.loop_total = StepState.RUNNING, move.total
             turn.assign(position, Code.LOOPING)
-            turn.snapshot.loops[position] = Loop(total=move.total)
+            turn.snapshot.loops[position] = _new_loop(turn, step, move)
             if move.total == 0:
                 turn.decision.loops_done.append(position)
         case _Stop():
@@ -230,6 +242,13 @@ def move_step(turn: Turn, step: StepPlan, ref: Ref, move: Move) -> None:
             turn.decision.cancel_items.append(position)
         case _:
             assert_never(move)
+
+
+def _new_loop(turn: Turn, step: StepPlan, move: _Loop) -> Loop:
+    if step.undoes is None or move.only is None:
+        return Loop(total=move.total)
+    turn.decision.items_undoing += [Ref(step.undoes, index) for index in move.only]
+    return Loop(total=move.total, released=move.total, again=list(move.only))
 
 
 def _finish_step(turn: Turn, step: StepPlan, ref: Ref, move: _Done) -> None:
@@ -264,6 +283,7 @@ def move_item(turn: Turn, step: StepPlan, ref: Ref, move: Move) -> None:
     match move:
         case _Done():
             loop.ok += 1
+            turn.decision.items_undone += _undone_by(step, ref)
             turn.emit(
                 "step.completed", ref, **({"ends_run": move.ends_run} if move.ends_run else {})
             )
@@ -273,6 +293,7 @@ def move_item(turn: Turn, step: StepPlan, ref: Ref, move: Move) -> None:
             _count_item(loop, ref, _postpone(turn, subject, move))
         case _GiveUp():
             loop.failed += 1
+            turn.decision.items_kept += _undone_by(step, ref)
             subject.to = StepState.TIMED_OUT if move.timed_out else StepState.FAILED
             subject.error = move.error
             turn.emit(f"step.{subject.to}", ref, error=move.error)
@@ -285,6 +306,11 @@ def move_item(turn: Turn, step: StepPlan, ref: Ref, move: Move) -> None:
         case _:
             assert_never(move)
     _close_when_over(turn, step, loop)
+
+
+def _undone_by(step: StepPlan, ref: Ref) -> list[Ref]:
+    """The item that a compensation's item undoes."""
+    return [] if step.undoes is None else [Ref(step.undoes, ref.item)]
 
 
 def _count_item(loop: Loop, ref: Ref, code: Code) -> None:

@@ -155,6 +155,8 @@ class Snapshot:
     """The compact state, unpacked.
 
     ``undo``: beside the run's own course some of its steps are being undone.
+    ``acted`` are steps that did not complete and still did something: some items completed, or a
+    child began. The saga undoes that too.
     ``held`` are failed steps whose policy paused the run; ``barred`` are steps that failed on a
     condition before they could start: they are never started, not even by a resume. ``reopened``
     are steps that a repair made BLOCKED again: they have a row from before.
@@ -171,6 +173,7 @@ class Snapshot:
     warnings: list[dict[str, Any]] = field(default_factory=list)
     verdict: Verdict | None = None
     undo: Undo | None = None
+    acted: list[int] = field(default_factory=list)
 
     @classmethod
     def fresh(cls, n_steps: int, n_edges: int) -> Snapshot:
@@ -179,12 +182,13 @@ class Snapshot:
 
     def copy(self) -> Snapshot:
         """An independent copy for a planner to change."""
-        extras = (self.loops, self.held, self.barred, self.reopened, self.warnings)
+        extras = (self.loops, self.held, self.barred, self.reopened, self.warnings, self.acted)
         twin = Snapshot(bytearray(self.codes), bytearray(self.marks), self.running, self.paused)
         if any(extras) or self.verdict is not None or self.undo is not None:
             twin.loops = {position: loop.copy() for position, loop in self.loops.items()}
             twin.held, twin.barred = self.held.copy(), self.barred.copy()
             twin.reopened, twin.warnings = self.reopened.copy(), self.warnings.copy()
+            twin.acted = self.acted.copy()
             twin.verdict = None if self.verdict is None else replace(self.verdict)
             twin.undo = None if self.undo is None else self.undo.copy()
         return twin
@@ -225,6 +229,7 @@ class Snapshot:
             "warnings": self.warnings,
             "verdict": asdict(self.verdict) if self.verdict else None,
             "undo": asdict(self.undo) if self.undo else None,
+            "acted": self.acted,
         }
         extras = {name: value for name, value in extras.items() if value}
         return orjson.dumps(extras) if extras else b""
@@ -255,6 +260,7 @@ def _unpack_extras(snapshot: Snapshot, extras: dict[str, Any]) -> None:
     snapshot.barred = extras.get("barred", [])
     snapshot.reopened = extras.get("reopened", [])
     snapshot.warnings = extras.get("warnings", [])
+    snapshot.acted = extras.get("acted", [])
     if "verdict" in extras:
         snapshot.verdict = Verdict(**extras["verdict"])
     if "undo" in extras:

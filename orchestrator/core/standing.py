@@ -8,7 +8,7 @@ from __future__ import annotations
 from orchestrator.core import saga
 from orchestrator.core.decision import Ref
 from orchestrator.core.propagation import Turn
-from orchestrator.core.snapshot import ENDED, QUEUED, WAIT_CODES, WAIT_WORDS, Code, Undo
+from orchestrator.core.snapshot import ENDED, QUEUED, WAIT_CODES, WAIT_WORDS, Code, Loop, Undo
 from orchestrator.core.states import RunState
 
 _ACTIVE = tuple(map(int, (Code.READY, Code.READY | QUEUED, Code.RUNNING, Code.RETRYING)))
@@ -60,11 +60,9 @@ def _stand_undoing(turn: Turn, undo: Undo) -> RunState:
     """Steps of a run that stands paused, or is over, are undone; then it is as it was before."""
     for position in saga.due(turn.workflow, turn.snapshot):
         _undo(turn, position)
-    at_work = saga.at_work(turn.workflow, turn.snapshot)
-    if at_work:
-        waits = [code for code in at_work if code not in _ACTIVE]
-        idle = len(waits) == len(at_work)
-        turn.decision.waiting_for = WAIT_WORDS[min(waits)] if idle else ""
+    active, waits = _undo_census(turn)
+    if active or waits:
+        turn.decision.waiting_for = "" if active else min(waits)[1]
         return RunState.COMPENSATING
     turn.snapshot.undo, turn.decision.came_back = None, undo
     word = saga.verdict(turn.workflow, turn.snapshot)
@@ -78,13 +76,14 @@ def _undo(turn: Turn, position: int) -> None:
     if undone is None:
         return
     turn.assign(position, Code.READY)
-    turn.assign(undone, Code.COMPENSATING)
+    if turn.snapshot.code(undone) == Code.COMPLETED:  # one that had not finished keeps its state
+        turn.assign(undone, Code.COMPENSATING)
+    turn.decision.undoing.append(undone)
     if position in turn.snapshot.reopened:  # it was tried before, and failed
         turn.snapshot.reopened.remove(position)
         turn.decision.again.append(position)
     else:
         turn.decision.ready.append(Ref(position))
-    turn.decision.undoing.append(undone)
     turn.emit("compensation.started", Ref(undone))
     turn.emit("step.ready", Ref(position))
 
@@ -95,6 +94,24 @@ def _census(turn: Turn) -> tuple[int, set[tuple[int, str]]]:
     active = sum(map(codes.count, _ACTIVE))
     waits = {(code, word) for code, word in WAIT_WORDS.items() if code in codes}
     for loop in turn.snapshot.loops.values():
-        active += loop.running + loop.retrying + len(loop.ready) + len(loop.queued)
-        waits.update((int(WAIT_CODES[word]), word) for word, n in loop.waits.items() if n)
+        active += _count(loop, waits)
     return active + len(turn.decision.loops_done), waits
+
+
+def _count(loop: Loop, waits: set[tuple[int, str]]) -> int:
+    waits.update((int(WAIT_CODES[word]), word) for word, n in loop.waits.items() if n)
+    return loop.running + loop.retrying + len(loop.ready) + len(loop.queued)
+
+
+def _undo_census(turn: Turn) -> tuple[int, set[tuple[int, str]]]:
+    """The same of the compensations alone."""
+    active, waits = 0, set[tuple[int, str]]()
+    for step in turn.workflow.compensations:
+        code, loop = turn.snapshot.codes[step.position], turn.snapshot.loops.get(step.position)
+        if loop is not None:
+            active += _count(loop, waits) + (step.position in turn.decision.loops_done)
+        elif code in _ACTIVE:
+            active += 1
+        elif code in WAIT_WORDS:
+            waits.add((code, WAIT_WORDS[code]))
+    return active, waits

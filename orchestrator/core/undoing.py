@@ -87,7 +87,7 @@ def refuse_hollow(workflow: CompiledWorkflow, snapshot: Snapshot) -> None:
     """A paused run does not go on over what has been undone. Raises StateConflict."""
     for undo in workflow.compensations:
         undone = undo.undoes
-        if undone is None or snapshot.code(undone) != Code.COMPENSATED:
+        if undone is None or not saga.is_undone(snapshot, undo):
             continue
         after = saga.behind(workflow, undone)
         left = [p for p in sorted(after) if snapshot.code(p) not in ENDED or p in snapshot.held]
@@ -144,15 +144,16 @@ def _forget_messages(snapshot: Snapshot) -> None:
 
 
 def _check_step(workflow: CompiledWorkflow, snapshot: Snapshot, step: StepPlan) -> None:
-    code = snapshot.code(step.position)
-    if code == Code.COMPENSATED:
+    undo = saga.undo_of(workflow, step.position)
+    state = Code.BLOCKED if undo is None else snapshot.code(undo.position)
+    if state == Code.COMPLETED:
         _refuse(snapshot, step, "it has been undone already", "compensated")
-    if code == Code.COMPENSATING:
+    if state != Code.BLOCKED and state not in ENDED:
         _refuse(snapshot, step, "it is being undone", "still_under_way")
-    if code != Code.COMPLETED:
+    if not saga.did(snapshot, step.position):
         why = "only what a completed step did can be undone"
         _refuse(snapshot, step, why, "not_completed")
-    if any(undo.undoes == step.position for undo in workflow.compensations):
+    if undo is not None:
         return
     final = "it is irreversible: " if step.irreversible else "its document says not how: "
     _refuse(snapshot, step, f"{final}undo it by hand", "no_compensation")

@@ -73,7 +73,9 @@ def start_child(change: Change, row: StepRow, wish: StartChild) -> Settled:
 
 def ask_to_undo(run_id: UUID, row: StepRow) -> list[int]:
     """Messages to the completed children of the step that ``row``, a hidden one, undoes; the step
-    waits by now. With no child left there is nothing to wait for."""
+    waits by now. A child that is still under way has been told to end, and undoes itself; one that
+    ended otherwise has: what it could not undo is tried again when this step is. With no child
+    left there is nothing to wait for."""
     named = {"undo_step": str(row.id)}
     asked = [
         outbox_rows.post(
@@ -81,7 +83,8 @@ def ask_to_undo(run_id: UUID, row: StepRow) -> list[int]:
             run_id,
             named | {"child": str(child.id), "parent_step": str(child.step_id)},
         )
-        for child in family_rows.finished_children(run_id, row.key.removeprefix(UNDO))
+        for child in family_rows.children_of(run_id, row.key.removeprefix(UNDO))
+        if child.stands or (row.attempt > 1 and child.compensation == "partial")
     ]
     return asked or [outbox_rows.post("child.undone", run_id, named)]
 

@@ -14,7 +14,7 @@ from orchestrator.core import planning
 from orchestrator.core.decision import EventDraft, Ref
 from orchestrator.core.outcomes import Answer
 from orchestrator.core.states import StepState
-from orchestrator.engine import outbox
+from orchestrator.engine import outbox, undoing
 from orchestrator.engine.blueprints import compiled
 from orchestrator.engine.control import apply_control
 from orchestrator.engine.inbox import end_wait
@@ -22,17 +22,21 @@ from orchestrator.engine.values import Values
 from orchestrator.models import Run, rows
 from orchestrator.models.rows import StepRow
 
+_TOLD = ("state", "output", "error", "outcome", "compensation")
+
 
 @outbox.handles("child.ended")
 def tell_parent(child_id: UUID, payload: dict[str, Any]) -> None:
-    """A child is over: its parent's step gets the answer, if it still waits for it."""
+    """A child is over: its parent's step gets the answer, if it still waits for it; if what the
+    step did is being undone, that may have waited for this child."""
     run = rows.lock_run(UUID(payload["parent"]))
     row = rows.read_step(UUID(payload["parent_step"]))
     if run is None or row is None or run.ended:
         return
     if not _waits_for_child(row) or _newest_child(run.id, row.id) != child_id:
+        undoing.look_at_children(run, row.key)
         return
-    child = Run.objects.filter(pk=child_id).values("state", "output", "error", "outcome").get()
+    child = Run.objects.filter(pk=child_id).values(*_TOLD).get()
     workflow = compiled(run.blueprint_id)
     finished = EventDraft(
         "child.finished",

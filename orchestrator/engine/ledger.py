@@ -1,26 +1,34 @@
 """The saga ledger of a run: what was done outside, what was undone, what a person has to settle.
 
-Reading only: three queries whatever the run's size, none where no step can have an entry.
+Reading only: four queries whatever the run's size, none where no step can have an entry.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
+from django.db.models import F
+
 from orchestrator.core import saga
 from orchestrator.core.compiled import CompiledWorkflow, StepPlan
 from orchestrator.core.effects import EffectStatus
 from orchestrator.core.states import StepState
+from orchestrator.core.undo_steps import UNDO_CHILD
 from orchestrator.engine.blueprints import compiled
 from orchestrator.models import DeadLetter, Effect, Run, Step
 
 MAX_SAGA_LINES = 500
 _S = StepState
 _UNSURE = frozenset({EffectStatus.INTENDED, EffectStatus.IN_DOUBT})
+_BY_UNDO = {
+    _S.COMPLETED: "undone",
+    _S.FAILED: "not_undone",
+    _S.TIMED_OUT: "not_undone",
+}
 _BEGUN_NOT = frozenset({_S.BLOCKED, _S.READY, _S.SKIPPED})
 
 
@@ -51,7 +59,7 @@ class SagaLine:
 
 class _Known(NamedTuple):
     rows: Sequence[Step]
-    undo: Mapping[int, Step]
+    undo: Mapping[tuple[int, int | None], Step]
     effects: Mapping[UUID, Effect]
     tasks: Mapping[UUID, DeadLetter]
 
@@ -83,28 +91,29 @@ def _acting(workflow: CompiledWorkflow) -> set[int]:
 
 def _known(run: Run, workflow: CompiledWorkflow, acting: set[int]) -> _Known:
     of = {step.position: step.undoes for step in workflow.compensations}
-    light = ("id", "key", "scope", "position", "state", "attempt", "finished_at", "why", "error")
-    wanted = Step.objects.filter(run=run, position__in=[*acting, *of]).only(*light)
-    rows = list(wanted.order_by("position", "index")[: MAX_SAGA_LINES + len(of)])
-    undo = {}
-    for row in rows:
-        undone = of.get(row.position)
-        if undone is not None:
-            undo[undone] = row
+    rows = _rows(run, acting, MAX_SAGA_LINES)
+    undoing = _rows(run, of.keys(), MAX_SAGA_LINES + len(of))
+    undo = {(undone, row.index): row for row in undoing if (undone := of[row.position]) is not None}
     letters = DeadLetter.objects.filter(
         run=run, retried_at=None, settled_at=None, reason__in=("compensation", "irreversible")
     )
     return _Known(
-        rows=[row for row in rows if row.position not in of],
+        rows=rows,
         undo=undo,
         effects={e.step_id: e for e in Effect.objects.filter(run=run).defer("response")},
         tasks={letter.step_id: letter for letter in letters},
     )
 
 
+def _rows(run: Run, positions: Collection[int], limit: int) -> list[Step]:
+    light = ("id", "type", "key", "scope", "position", "index", "state", "attempt", "finished_at")
+    wanted = Step.objects.filter(run=run, position__in=positions).only(*light, "why", "error")
+    return list(wanted.order_by("position", F("index").asc(nulls_first=True))[:limit])
+
+
 def _line(step: StepPlan, row: Step, known: _Known, turn: int | None) -> SagaLine:
     effect = known.effects.get(row.id)
-    undo = known.undo.get(row.position)
+    undo = _undo(row, known)
     back = known.effects.get(undo.id) if undo is not None else None
     told = undo if undo is not None and undo.attempt else row
     task = known.tasks.get(row.id) or (known.tasks.get(undo.id) if undo is not None else None)
@@ -123,14 +132,22 @@ def _line(step: StepPlan, row: Step, known: _Known, turn: int | None) -> SagaLin
     )
 
 
+def _undo(row: Step, known: _Known) -> Step | None:
+    """What undoes the row, once that has begun; all children of a for_each are undone by one."""
+    own, whole = known.undo.get((row.position, row.index)), known.undo.get((row.position, None))
+    if own is None and whole is not None and whole.type == UNDO_CHILD:
+        return whole
+    return own
+
+
 def _state(step: StepPlan, row: Step, effect: Effect | None, undo: Step | None) -> str:
     state = StepState(row.state)
     if state is _S.COMPENSATED:
         return "undone"
     if state is _S.COMPENSATING:
         return "undoing"
-    if state is _S.COMPLETED and undo is not None:
-        return "not_undone"
+    if undo is not None:  # a step that did not complete, and still did something, keeps its state
+        return _BY_UNDO.get(StepState(undo.state), "undoing")
     if effect is not None and EffectStatus(effect.status) in _UNSURE:
         return "under_way" if state in (_S.RUNNING, _S.RETRYING) else "unknown"
     if effect is not None and effect.status == EffectStatus.GIVEN_UP:

@@ -280,7 +280,8 @@ def close_loops(
     for position in change.decision.loops_done:
         if run.ended or position not in run.snapshot.loops:
             return
-        loops.set_loop_output(run.id, workflow.steps[position].key)
+        if workflow.steps[position].undoes is None:
+            loops.set_loop_output(run.id, workflow.steps[position].key)
         follow = _close_loop(run, workflow, values, position, lane=lane)
         apply_change(follow, values, settled)
 
@@ -307,7 +308,8 @@ def _close_loop(
     row = rows.read_item(run.id, step.key, "")
     if row is None:
         raise InvariantBroken(f"for_each {step.key} of run {run.id} has no row")
-    values.learn(position, rows.item_outputs(run.id, step.key))
+    if step.undoes is None:
+        values.learn(position, rows.item_outputs(run.id, step.key))
     decision = planning.close_loop(workflow, run.snapshot, position, values, lane=lane)
     change = Change(run=run, workflow=workflow, decision=decision)
     subject = decision.subject

@@ -333,7 +333,9 @@ def _settle_locked(work: Work, answer: Answer, lane: Lane) -> tuple[Settled, Run
         raise StaleFence(f"step {work.row.id} is no longer ours")
     values = Values(run, work.workflow)
     values.outputs = work.values.outputs
-    if isinstance(outcome, Expanded):
+    if isinstance(outcome, Expanded) and outcome.only is not None:
+        loops.insert_undo_items(run.id, work.step, outcome.only)
+    elif isinstance(outcome, Expanded):
         loops.insert_items(run.id, work.step, work.prepared.items or [])
     change = decide(run, work.workflow, values, row, outcome, lane=lane, effect=answer.effect)
     _pay_input(work, change)

@@ -47,14 +47,27 @@ def tell_undone(parent_id: UUID, payload: dict[str, Any]) -> None:
     """A child stands at its end again: when all of the step do, their parent's wait is over."""
     run = rows.lock_run(parent_id)
     row = _undo_step(run, payload) if run is not None else None
-    if run is None or row is None or run.ended:
-        return
-    if row.state != StepState.WAITING or row.waiting_for != "child":
+    if run is not None and row is not None:
+        _look(run, row)
+
+
+def look_at_children(run: RunRow, key: str) -> None:
+    """A child that nobody waits for any more has ended: what its step did may be being undone, and
+    wait for just that. Call with the parent locked."""
+    row = rows.read_item(run.id, UNDO + key, "")
+    if row is not None:
+        _look(run, row)
+
+
+def _look(run: RunRow, row: StepRow) -> None:
+    """The wait of the hidden step is over once no child of its step is under way, or still to be
+    told."""
+    if run.ended or row.state != StepState.WAITING or row.waiting_for != "child":
         return
     if family_rows.is_asked(run.id, row.id):
         return
-    found = family_rows.finished_children(run.id, row.key.removeprefix(UNDO))
-    if any(child.state == "compensating" for child in found):
+    found = family_rows.children_of(run.id, row.key.removeprefix(UNDO))
+    if any(child.moves for child in found):
         return
     told = [{"id": str(c.id), "state": c.state, "compensation": c.compensation} for c in found]
     workflow = compiled(run.blueprint_id)

@@ -47,6 +47,12 @@ class Values:
             self.load([position])
         return self.outputs[position]
 
+    def learn_items(self, position: int) -> None:
+        """The for_each is being undone: what its items said, though it may not have completed."""
+        if position not in self.outputs:
+            key = self.workflow.steps[position].key
+            self.learn(position, rows.item_outputs(self.run.id, key))
+
     # -- scopes --------------------------------------------------------------------------------
 
     def scope(self, **names: Any) -> dict[str, Any]:

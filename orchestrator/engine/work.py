@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from orchestrator.authoring import LeaseLost
-from orchestrator.core.compiled import CompiledWorkflow, StepPlan
+from orchestrator.core.compiled import CompiledWorkflow, ForEach, StepPlan
 from orchestrator.core.decision import Ref
 from orchestrator.core.effects import EffectEnd, EffectPlan
 from orchestrator.core.errors import ConditionError, ErrorClass, StepError
@@ -31,6 +31,7 @@ from orchestrator.engine.values import Values
 from orchestrator.executors.base import StepContext
 from orchestrator.executors.json_output import output_error, plain_json
 from orchestrator.executors.registry import get_executor
+from orchestrator.models import loops
 from orchestrator.models.call_rows import Holder
 from orchestrator.models.rows import RunRow, StepRow
 
@@ -41,7 +42,8 @@ logger = logging.getLogger(__name__)
 class Prepared:
     """What was worked out before the claim: the input and the effect, or why not.
 
-    ``items`` is the list of a for_each that is about to be expanded.
+    ``items`` is the list of a for_each that is about to be expanded; of a compensation the indexes
+    of the items that it undoes.
     """
 
     input: Any = None
@@ -100,8 +102,9 @@ def prepare(values: Values, step: StepPlan, row: StepRow | None) -> Prepared:
     the attempt's failure once it is claimed; it never passes as an empty input."""
     try:
         if step.for_each is not None and (row is None or row.index is None):
-            values.load(_positions(values, step.for_each.items.references))
-            return Prepared(items=_item_list(step.for_each.items.render(values.scope())))
+            return Prepared(items=_items(values, step, step.for_each))
+        if step.for_each is not None and step.undoes is not None:
+            values.learn_items(step.undoes)
         data = values.step_input(step, row)
         if "input_schema" in step.config:
             _check_input(data, step.config["input_schema"])
@@ -143,7 +146,11 @@ def _positions(values: Values, keys: frozenset[str]) -> list[int]:
     return [values.workflow.by_key[key] for key in keys if key in values.workflow.by_key]
 
 
-def _item_list(value: Any) -> list[Any]:
+def _items(values: Values, step: StepPlan, loop: ForEach) -> list[Any]:
+    if step.undoes is not None:
+        return loops.completed_items(values.run.id, step.undoes)
+    values.load(_positions(values, loop.items.references))
+    value = loop.items.render(values.scope())
     if not isinstance(value, list):
         raise ConditionError(f"for_each.items is no list but {type(value).__name__}")
     return value
@@ -157,7 +164,7 @@ def perform(work: Work, *, max_items: int) -> Answer:
     if prepared.error is not None:
         return Answer(outcome=Failed(error=prepared.error))
     if prepared.items is not None:
-        return Answer(outcome=_expand(prepared.items, max_items))
+        return Answer(outcome=_expand(prepared.items, work.step, max_items))
     context = step_context(work)
     if prepared.effect is None:
         return Answer(outcome=_execute(work, context))
@@ -167,7 +174,9 @@ def perform(work: Work, *, max_items: int) -> Answer:
     return Answer(outcome=answered.outcome, effect=answered.effect)
 
 
-def _expand(items: list[Any], max_items: int) -> Failed | Expanded:
+def _expand(items: list[Any], step: StepPlan, max_items: int) -> Failed | Expanded:
+    if step.undoes is not None:
+        return Expanded(total=len(items), only=tuple(items))
     if len(items) <= max_items:
         return Expanded(total=len(items))
     message = f"for_each has {len(items)} items; at most {max_items} are allowed"

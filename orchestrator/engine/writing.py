@@ -227,6 +227,9 @@ def _write_saga(change: Change) -> None:
         step_moves.move_finished(run.id, decision.kept, old="compensating", new="completed")
     if decision.undone:
         step_moves.move_finished(run.id, decision.undone, old="compensating", new="compensated")
+    loops.move_items(run.id, decision.items_undoing, old="completed", new="compensating")
+    loops.move_items(run.id, decision.items_undone, old="compensating", new="compensated")
+    loops.move_items(run.id, decision.items_kept, old="compensating", new="completed")
     if decision.came_back is not None:
         word = saga.verdict(change.workflow, decision.snapshot)
         repair_rows.note_compensation(run.id, word)
@@ -273,11 +276,13 @@ def _cancel(change: Change) -> None:
         for position in decision.cancel_items
         if _nothing_runs(decision, position)
     ]
+    in_doubt = [steps[p].key for p in decision.cancel_items if _has_doubts(decision, p)]
     gone = step_moves.cancel_steps(
         change.run.id,
         positions=decision.cancelled,
         item_keys=items,
         running_item_keys=running,
+        doubted_item_keys=in_doubt,
     )
     timer_rows.drop_timers([step.id for step in gone])
     change.posted += _tell_waits(change.run.id, gone)
@@ -286,6 +291,11 @@ def _cancel(change: Change) -> None:
 def _nothing_runs(decision: Decision, position: int) -> bool:
     loop = decision.snapshot.loops.get(position)
     return loop is None or loop.running == 0
+
+
+def _has_doubts(decision: Decision, position: int) -> bool:
+    loop = decision.snapshot.loops.get(position)
+    return loop is not None and bool(loop.waits.get("review"))
 
 
 def _tell_waits(run_id: UUID, gone: Iterable[step_moves.CancelledStep]) -> list[int]:

@@ -23,7 +23,7 @@ class SubWorkflowExecutor:
     def resume(self, config: Mapping[str, Any], answer: Answer, *, upstream: Any) -> Outcome:
         """The child's output, or ``child_failed`` with the child's id, state and error.
 
-        The answer's payload is ``{id, state, output, error, outcome}``.
+        The answer's payload is ``{id, state, output, error, outcome, compensation}``.
         """
         del upstream
         child = answer.payload
@@ -35,8 +35,11 @@ class SubWorkflowExecutor:
 def _child_error(workflow: str, child: Mapping[str, Any]) -> StepError:
     error = child.get("error") or {}
     reason = f": {error['message']}" if error.get("message") else ""
+    details = {"child": child.get("id"), "state": child["state"], "error": error or None}
+    if child.get("compensation", "none") != "none":
+        details["compensation"] = child["compensation"]
     return StepError(
         error_class=ErrorClass.CHILD_FAILED,
         message=f"child workflow {workflow} ended {child['state']}{reason}",
-        details={"child": child.get("id"), "state": child["state"], "error": error or None},
+        details=details,
     )

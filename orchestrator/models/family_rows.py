@@ -10,26 +10,37 @@ from django.db import connection
 
 @dataclass(frozen=True, slots=True)
 class ChildRun:
-    """A child run of a step. ``step_id`` is the row of the step, or item, that it belongs to."""
+    """A child run of a step. ``step_id`` is the row of the step, or item, that it belongs to.
+    ``finished``: it has come to its end; it may be undone since."""
 
     id: UUID
     step_id: UUID
     state: str
     compensation: str
+    finished: bool
+
+    @property
+    def stands(self) -> bool:
+        """Whether what it did stands, as far as its end says: it completed, and is to be undone."""
+        return self.state == "completed" or (self.state == "compensating" and self.finished)
+
+    @property
+    def moves(self) -> bool:
+        """Whether it is at work, on its way or on its own undoing."""
+        return self.state not in _OVER
 
 
-def finished_children(run_id: UUID, key: str) -> list[ChildRun]:
-    """The completed children of a finished step, of its items too: each has done something.
+_OVER = frozenset({"completed", "failed", "cancelled", "timed_out"})
 
-    One that is being undone at the moment is among them.
-    """
+
+def children_of(run_id: UUID, key: str) -> list[ChildRun]:
+    """The children of a step, and of its items, in the order in which they began."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT c.id, c.parent_step, c.state, c.compensation FROM orchestrator_step s"
+            "SELECT c.id, c.parent_step, c.state, c.compensation, c.finished_at IS NOT NULL"
+            " FROM orchestrator_step s"
             " JOIN orchestrator_run c ON c.parent_id = s.run_id AND c.parent_step = s.id"
-            " WHERE s.run_id = %s AND s.key = %s AND (c.state = 'completed'"
-            "   OR (c.state = 'compensating' AND c.finished_at IS NOT NULL))"
-            " ORDER BY c.id",
+            " WHERE s.run_id = %s AND s.key = %s ORDER BY c.id",
             [run_id, key],
         )
         return [ChildRun(*row) for row in cursor.fetchall()]

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+from django.db import connection
+
 from orchestrator.clock import new_id
 from orchestrator.core.compiled import StepPlan
+from orchestrator.core.decision import Ref
 from orchestrator.models.statements import dumps, execute
 
 
@@ -43,6 +46,60 @@ def insert_items(run_id: UUID, step: StepPlan, items: Sequence[Any]) -> None:
         "UPDATE orchestrator_step SET state = 'skipped' WHERE run_id = %s AND key = %s"
         " AND index >= %s AND state <> 'skipped'",
         [run_id, step.key, len(ids)],
+    )
+
+
+def completed_items(run_id: UUID, position: int) -> list[int]:
+    """The items of a for_each that completed and have not been undone, in order."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT index FROM orchestrator_step WHERE run_id = %s AND position = %s"
+            " AND scope <> '' AND state = 'completed' ORDER BY index",
+            [run_id, position],
+        )
+        return [index for (index,) in cursor.fetchall()]
+
+
+def insert_undo_items(run_id: UUID, undo: StepPlan, indexes: Sequence[int]) -> None:
+    """Rows for the compensations of these items, BLOCKED until they are released; each has the
+    scope of the item that it undoes, and sees the same item. Those of an earlier try are taken
+    over."""
+    execute(
+        "INSERT INTO orchestrator_step (id, run_id, key, scope, position, index, type, queue,"
+        " state, item, ready_at, waiting_for, waiting_key, why, attempt, n_retries, n_lost,"
+        " round, fence, worker, n_dispatched, covered_by, cost_microusd, tokens_in, tokens_out,"
+        " model, gates)"
+        " SELECT x.id, %s, %s, s.scope, %s, s.index, %s, %s, 'blocked', s.item,"
+        " orchestrator_now(), '', '', '', 0, 0, 0, 1, 0, '', 0, '', 0, 0, 0, '', %s"
+        " FROM unnest(%s::uuid[], %s::int[]) AS x(id, index)"
+        " JOIN orchestrator_step s ON s.run_id = %s AND s.position = %s AND s.index = x.index"
+        " ON CONFLICT (run_id, key, scope) DO UPDATE SET state = 'blocked',"
+        "  output = NULL, error = NULL, n_retries = 0, n_lost = 0, round = 1, previous = NULL,"
+        "  fence = orchestrator_step.fence + 1, finished_at = NULL",
+        [
+            run_id,
+            undo.key,
+            undo.position,
+            undo.type,
+            undo.queue,
+            list(undo.gates) or None,
+            [new_id() for _ in indexes],
+            list(indexes),
+            run_id,
+            undo.undoes,
+        ],
+    )
+
+
+def move_items(run_id: UUID, items: Sequence[Ref], *, old: str, new: str) -> None:
+    """Completed items of one for_each whose compensation starts, has succeeded, or gave up."""
+    if not items:
+        return
+    position, indexes = items[0].position, [ref.item for ref in items]
+    execute(
+        "UPDATE orchestrator_step SET state = %s WHERE run_id = %s AND position = %s"
+        " AND index = ANY(%s) AND state = %s",
+        [new, run_id, position, indexes, old],
     )
 
 

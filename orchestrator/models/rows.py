@@ -236,7 +236,8 @@ def item_outputs(run_id: UUID, key: str) -> list[Any]:
     """The outputs of a for_each in item order; null where an item did not complete."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT CASE WHEN i.state = 'completed' THEN i.output END FROM orchestrator_step i"
+            "SELECT CASE WHEN i.state IN ('completed', 'compensating', 'compensated')"
+            "  THEN i.output END FROM orchestrator_step i"
             " JOIN orchestrator_step p ON p.run_id = i.run_id AND p.key = i.key AND p.scope = ''"
             " WHERE i.run_id = %s AND i.key = %s AND i.index < p.items_total ORDER BY i.index",
             [run_id, key],

@@ -102,11 +102,17 @@ class CancelledStep:
 
 
 def cancel_steps(
-    run_id: UUID, *, positions: list[int], item_keys: list[str], running_item_keys: list[str]
+    run_id: UUID,
+    *,
+    positions: list[int],
+    item_keys: list[str],
+    running_item_keys: list[str],
+    doubted_item_keys: list[str],
 ) -> list[CancelledStep]:
     """End plain steps (whatever their open state) and the open items of for_each steps.
 
     Items of ``running_item_keys`` lose a running body too: the fence grows, its result is late.
+    Items of ``doubted_item_keys`` that wait for a review go on waiting.
     """
     with connection.cursor() as cursor:
         cursor.execute(
@@ -116,7 +122,8 @@ def cancel_steps(
             "    (position = ANY(%s) AND scope = ''"
             "      AND state IN ('blocked', 'ready', 'running', 'retrying', 'waiting'))"
             "    OR (key = ANY(%s) AND scope <> ''"
-            "      AND state IN ('blocked', 'ready', 'retrying', 'waiting'))"
+            "      AND state IN ('blocked', 'ready', 'retrying', 'waiting')"
+            "      AND NOT (waiting_for = 'review' AND key = ANY(%s)))"
             "    OR (key = ANY(%s) AND scope <> '' AND state = 'running'))"
             "  ORDER BY id FOR UPDATE)"
             " UPDATE orchestrator_step s SET state = 'cancelled', finished_at = orchestrator_now(),"
@@ -124,7 +131,7 @@ def cancel_steps(
             "  waiting_key = '', why = ''"
             " FROM doomed d WHERE s.id = d.id"
             " RETURNING s.id, s.key, s.scope, s.attempt, d.waited_for",
-            [run_id, positions, item_keys, running_item_keys],
+            [run_id, positions, item_keys, doubted_item_keys, running_item_keys],
         )
         return [CancelledStep(*row) for row in cursor.fetchall()]
 

@@ -82,10 +82,12 @@ def waiting_for_nothing(step: str) -> str:
              SELECT 1 FROM orchestrator_step u WHERE {s}.type = 'undo_child'
                 AND u.run_id = {s}.run_id AND 'undo:' || u.key = {s}.key AND (EXISTS (
                   SELECT 1 FROM orchestrator_run c WHERE c.parent_id = {s}.run_id
-                     AND c.parent_step = u.id AND c.state = 'compensating')
+                     AND c.parent_step = u.id AND c.state NOT IN {_OVER})
                 OR EXISTS (
-                  SELECT 1 FROM orchestrator_outbox o WHERE o.run_id = {s}.run_id
-                     AND o.topic IN ('child.undo', 'child.undone'))))
+                  SELECT 1 FROM orchestrator_outbox o WHERE (o.run_id = {s}.run_id
+                     AND o.topic IN ('child.undo', 'child.undone'))
+                     OR (o.topic = 'child.ended'
+                     AND o.payload ->> 'parent_step' = u.id::text))))
          WHEN 'review' THEN NOT EXISTS (
            SELECT 1 FROM orchestrator_effect e
             WHERE e.step_id = {s}.id AND e.status IN ('intended', 'in_doubt'))

@@ -281,7 +281,10 @@ class World:
         )
         if isinstance(outcome, Routed) and ref.item is None:
             self.routes[ref.position] = outcome.routes
-        if isinstance(outcome, Expanded):
+        if isinstance(outcome, Expanded) and outcome.only is not None:
+            for index in outcome.only:
+                self.rows[Ref(ref.position, index)] = Row(StepState.BLOCKED)
+        elif isinstance(outcome, Expanded):
             self.rows = {
                 r: row for r, row in self.rows.items() if r == ref or r.position != ref.position
             }
@@ -467,7 +470,11 @@ class World:
             assert row is None or row.state is StepState.BLOCKED
             self.rows[Ref(position)] = Row(StepState.FAILED, claims=row.claims if row else 0)
         for position in decision.undoing:
-            self.move(Ref(position), StepState.COMPENSATING)
+            if self.rows[Ref(position)].state is StepState.COMPLETED:
+                self.move(Ref(position), StepState.COMPENSATING)
+            else:
+                assert position in decision.snapshot.acted
+        self._move_items(decision)
         for position in decision.kept:
             self.move(Ref(position), StepState.COMPLETED)
         for position in decision.undone:
@@ -475,6 +482,20 @@ class World:
         for position in decision.excused:
             if self.rows[Ref(position)].state is not StepState.SKIPPED:
                 self.move(Ref(position), StepState.SKIPPED)
+
+    def _move_items(self, decision: Decision) -> None:
+        for refs, to in (
+            (decision.items_undoing, StepState.COMPENSATING),
+            (decision.items_undone, StepState.COMPENSATED),
+            (decision.items_kept, StepState.COMPLETED),
+        ):
+            for ref in refs:
+                self.move(ref, to)
+
+    def completed_items(self, position: int | None) -> tuple[int, ...]:
+        """The items of a for_each that are to be undone."""
+        done = (r for r, row in self.rows.items() if row.state is StepState.COMPLETED)
+        return tuple(sorted(r.item for r in done if r.position == position and r.item is not None))
 
     def _again(self, decision: Decision) -> None:
         for position in decision.again:
@@ -501,8 +522,11 @@ class World:
         for position in decision.cancel_items:
             loop = decision.snapshot.loops.get(position)
             spared = {StepState.RUNNING} if loop is not None and loop.running else set()
+            doubts = loop is not None and loop.waits.get("review")
             for ref, row in self.rows.items():
                 is_item = ref.position == position and ref.item is not None
+                if doubts and row.waiting_for == "review":
+                    continue
                 if is_item and row.state not in STEP_TERMINAL | spared:
                     self.move(ref, StepState.CANCELLED)
 
@@ -559,9 +583,9 @@ class World:
         for undo in self.workflow.compensations:
             if after.undo is not None and undo.undoes not in after.undo.steps:
                 continue
-            if undo.undoes in behind and after.code(undo.undoes) in (
-                Code.COMPLETED,
-                Code.COMPENSATING,
+            if undo.undoes in behind and (
+                undo.undoes in after.acted
+                or after.code(undo.undoes) in (Code.COMPLETED, Code.COMPENSATING)
             ):
                 assert after.code(undo.position) in ENDED, f"{undo.key} has to be first"
 
@@ -666,13 +690,16 @@ class World:
             if self.workflow.steps[position].undoes is not None and raw == Code.BLOCKED:
                 self._check_not_undone(position)
                 continue
+            if self.workflow.steps[position].type == "tool" and raw == Code.COMPLETED:
+                left = self.completed_items(self.workflow.steps[position].undoes)
+                assert not left, f"{key} has undone its step, but not the items {left}"
             assert raw in ENDED, f"the run is {self.state}, {key} is {Code(raw & ~QUEUED).name}"
 
     def _check_not_undone(self, position: int) -> None:
         """A compensation that never started: the run completed, or its step did not."""
         undoes = self.workflow.steps[position].undoes
         assert undoes is not None
-        done = self.snapshot.code(undoes) == Code.COMPLETED
+        done = self.snapshot.code(undoes) == Code.COMPLETED or undoes in self.snapshot.acted
         assert self.state is RunState.COMPLETED or not done, f"step {undoes} was not undone"
 
     def _check_canvas(self, decision: Decision) -> None:
@@ -809,6 +836,9 @@ class Driver:
         step = self.world.workflow.steps[ref.position]
         if self.rng.random() < self.fails:
             return self._failure()
+        if step.for_each is not None and step.undoes is not None and ref.item is None:
+            only = self.world.completed_items(step.undoes)
+            return Expanded(total=len(only), only=only)
         if step.for_each is not None and ref.item is None:
             return Expanded(total=self.rng.randint(0, 5))
         match step.type:

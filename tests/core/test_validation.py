@@ -26,6 +26,7 @@ CHARGE = {
     "input": {"order_id": "a", "amount_cents": 1},
     "effect": {"key": "pay:${{ run.id }}"},
 }
+EACH_SAME = {"key": "back:${{ run.id }}"}
 ROUTES = [{"id": "x", "to": ["a"], "when": "true"}, {"id": "y", "to": ["b"]}]
 ROUTER = {"type": "router", "routes": ROUTES, "default": "y"}
 
@@ -463,6 +464,17 @@ MAIL = {
         (
             {"s": {**CHARGE, "for_each": {"items": [1, 2]}}},
             ("same_key_for_items", "/steps/s/effect/key"),
+        ),
+        (
+            {
+                "s": {
+                    **CHARGE,
+                    "for_each": {"items": [1, 2]},
+                    "effect": {"key": "pay:${{ item }}"},
+                    "compensate": {"tool": "demo.payments.refund", "effect": EACH_SAME},
+                }
+            },
+            ("same_key_for_items", "/steps/s/compensate/effect/key"),
         ),
         ({"s": CHARGE, "t": {"needs": ["s"]}}, ("no_compensation", "/steps/s")),
         ({"s": {"retry": {"on": ["permanent"]}}}, ("never_retried", "/steps/s/retry/on")),

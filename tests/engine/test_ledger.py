@@ -19,8 +19,9 @@ def ledger(run: Run) -> dict[str, engine.SagaLine]:
     return {line.step: line for line in engine.saga_ledger(Run.objects.get(pk=run.pk))}
 
 
-def states(run: Run) -> dict[str, str]:
-    return {step: line.state for step, line in ledger(run).items()}
+def states(run: Run, *, with_scope: bool = False) -> dict[str, str]:
+    lines = engine.saga_ledger(Run.objects.get(pk=run.pk))
+    return {line.step + (line.scope if with_scope else ""): line.state for line in lines}
 
 
 def test_each_step_that_acts_outside_has_its_line_in_the_order_of_undoing(carrier: Carrier) -> None:

@@ -12,7 +12,9 @@ from orchestrator.core.expressions import (
     compile_template,
     template_texts,
 )
+from orchestrator.core.policies import Effect
 from orchestrator.core.problems import pointer_parts, suggestion
+from orchestrator.core.step_kinds import AnyStep
 from orchestrator.core.validation.places import Path, Place, all_places
 from orchestrator.core.validation.review import Review
 
@@ -97,24 +99,30 @@ def _check_step(review: Review, place: Place, path: Path, name: NamePath, *, tes
 def _check_constant_keys(review: Review) -> None:
     """An effect's key that never changes, or is the same for all items, hides later effects."""
     for key, step in review.steps.items():
-        if step.effect is None:
-            continue
-        path: Path = ("steps", key, "effect", "key")
-        try:
-            template = compile_template(step.effect.key, names=None)
-        except ExpressionError:
-            continue  # reported above
-        if template.is_constant:
-            review.warn(
-                "constant_key",
-                path,
-                "all runs share this key, so only the first one acts: put the business's id in "
-                "it, e.g. ${{ input.order_id }}.",
-            )
-        elif step.for_each and not template.names & {step.for_each.as_, "item", "index"}:
-            review.warn(
-                "same_key_for_items",
-                path,
-                f"all items share this key, so only the first one acts: put ${{{{ "
-                f"{step.for_each.as_} }}}} or ${{{{ index }}}} in it.",
-            )
+        if step.effect is not None:
+            _check_constant_key(review, ("steps", key), step, step.effect)
+        if step.compensate is not None and step.compensate.effect is not None:
+            path: Path = ("steps", key, "compensate")
+            _check_constant_key(review, path, step, step.compensate.effect)
+
+
+def _check_constant_key(review: Review, where: Path, step: AnyStep, effect: Effect) -> None:
+    path: Path = (*where, "effect", "key")
+    try:
+        template = compile_template(effect.key, names=None)
+    except ExpressionError:
+        return  # reported elsewhere
+    if template.is_constant:
+        review.warn(
+            "constant_key",
+            path,
+            "all runs share this key, so only the first one acts: put the business's id in "
+            "it, e.g. ${{ input.order_id }}.",
+        )
+    elif step.for_each and not template.names & {step.for_each.as_, "item", "index"}:
+        review.warn(
+            "same_key_for_items",
+            path,
+            f"all items share this key, so only the first one acts: put ${{{{ "
+            f"{step.for_each.as_} }}}} or ${{{{ index }}}} in it.",
+        )
