@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection
+from django.db import connection, transaction
 
 from orchestrator import engine
 from orchestrator.core.errors import InvalidRequest, StateConflict
@@ -32,6 +32,7 @@ from tests.engine.runs import (
     state,
     step,
 )
+from tests.engine.test_taking import waits_for_a_lock
 
 pytestmark = pytest.mark.django_db(transaction=True)
 Turn = Callable[[float], None]
@@ -274,6 +275,33 @@ def test_many_claims_at_once_never_pass_a_quota(carrier: Carrier) -> None:
     assert sum(one is not None for one in claims) == 3
     assert Step.objects.filter(state="running").count() == 3
     assert Step.objects.filter(state="waiting").count() == 9
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE orchestrator_step SET lease_until = now() WHERE state = 'running'")
+
+
+def test_who_counts_at_a_gate_waits_for_who_has_counted_before(carrier: Carrier) -> None:
+    """Two messages at one instant for one free place: neither sees the other's claim."""
+    engine.set_quota("queue", "tool", max_in_flight=1, **ME)
+    blueprint = registered({"a": CALL})
+    first, second = (engine.Order(run_id=start(blueprint), key="a") for _ in range(2))
+    claims: list[Any] = []
+
+    def claim() -> None:
+        try:
+            claims.append(steps.claim(second))
+        finally:
+            connection.close()
+
+    other = threading.Thread(target=claim)
+    with transaction.atomic():
+        assert steps.claim(first) is not None
+        other.start()
+        while other.is_alive() and not waits_for_a_lock():
+            pass
+    other.join(timeout=30)
+
+    assert claims == [None]
+    assert step(second.run_id, "a").state == "waiting"
     with connection.cursor() as cursor:
         cursor.execute("UPDATE orchestrator_step SET lease_until = now() WHERE state = 'running'")
 

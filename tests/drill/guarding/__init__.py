@@ -7,6 +7,7 @@ from tests.drill.guarding.effects import EFFECT_GUARDS
 from tests.drill.guarding.ends import END_GUARDS, SWEEP_GUARDS
 from tests.drill.guarding.guard import Cut, Guard
 from tests.drill.guarding.owners import OWNER_GUARDS
+from tests.drill.guarding.sagas import GATE_GUARDS, SAGA_GUARDS
 
 __all__ = ["GUARDS", "Cut", "Guard"]
 
@@ -17,4 +18,6 @@ GUARDS: tuple[Guard, ...] = (
     *SWEEP_GUARDS,
     *DOOR_GUARDS,
     *HISTORY_GUARDS,
+    *GATE_GUARDS,
+    *SAGA_GUARDS,
 )
