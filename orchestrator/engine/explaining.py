@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from orchestrator.core.states import RunState, StepState
+from orchestrator.core.states import STEP_TERMINAL, RunState, StepState
+from orchestrator.core.undo_steps import UNDO
 from orchestrator.engine.pictures import StepPicture
 from orchestrator.models import Event, Run
 
@@ -81,7 +82,9 @@ def _by(event: Event | None) -> str:
 
 
 def _undoes(steps: Sequence[StepPicture]) -> str:
-    undone = [step for step in steps if step.state is StepState.COMPENSATING]
+    undone = [s for s in steps if s.state is StepState.COMPENSATING] or [
+        s for s in steps if s.state in STEP_TERMINAL and s.sentence
+    ]
     told = f" Step {undone[0].name}: {undone[0].sentence}" if undone and undone[0].sentence else ""
     return f"What was done is being undone, last effect first.{told}"
 
@@ -107,6 +110,8 @@ def _urgency(step: StepPicture) -> tuple[int, int]:
 
 def wait_reason(step: StepPicture) -> str:
     """What the step waits for, as the middle of a sentence."""
+    if step.waiting_for == "child" and step.key.startswith(UNDO):
+        return f"waits until {step.why}"
     if step.waiting_for == "child":
         return f"waits for its sub-workflow, run {step.child}" if step.child else "starts a run"
     if step.why:

@@ -10,7 +10,7 @@ from uuid import UUID
 from orchestrator.core.admission import n_queued
 from orchestrator.core.compiled import CompiledWorkflow, Join
 from orchestrator.core.snapshot import Mark, Snapshot
-from orchestrator.core.states import RunState, StepState
+from orchestrator.core.states import STEP_TERMINAL, RunState, StepState
 from orchestrator.engine.explaining import at, length, moment, until, wait_reason
 from orchestrator.engine.pictures import StepPicture
 
@@ -37,7 +37,14 @@ class Reasons:
     def of(self, step: StepPicture) -> str:
         """The sentence about this step; empty when it has ended."""
         tell = _TELL.get(step.state)
+        if tell is None and self._is_undone_now(step):
+            tell = _compensating
         return tell(self, step) if tell is not None else ""
+
+    def _is_undone_now(self, step: StepPicture) -> bool:
+        """Whether a compensation is at work on a step that has its end, and did not complete."""
+        undo = self.undoing.get(step.position)
+        return undo is not None and not step.scope and undo.state not in STEP_TERMINAL
 
 
 def _ready(run: Reasons, step: StepPicture) -> str:

@@ -264,6 +264,10 @@ def test_a_worker_that_dies_while_the_child_undoes_itself_is_replaced(carrier: C
     kill(carrier)
     carrier.run_all()
     assert (state(run), Run.objects.get(pk=run.pk).waiting_for) == ("compensating", "child")
+    why = engine.picture(Run.objects.get(pk=run.pk)).why
+    assert why.endswith(
+        "Step p: Being undone; its compensation: waits until child workflow kid is undone."
+    )
     lose(kid_of(run), "undo:k")
     probes.hooks["die"] = lambda ctx: 1
     engine.beat_once()
