@@ -53,13 +53,14 @@ def retry_letter(
     if now.settled_at is not None:
         detail = "somebody has settled it by hand"
         return Retried(letter=letter, status="refused", code="letter_closed", detail=detail)
-    undo = letter.step.key.startswith(UNDO)  # a compensation: what it undoes is named
+    # Of a compensation what it undoes is named, as a whole: items that were undone are left out.
+    undo = letter.step.key.startswith(UNDO)
     try:
         repair_run(
             letter.run_id,
             action="compensate_step" if undo else "retry_step",
             step=letter.step.key.removeprefix(UNDO),
-            scope=letter.step.scope,
+            scope="" if undo else letter.step.scope,
             reason=reason,
             actor=actor,
             role=role,

@@ -176,7 +176,10 @@ def test_an_item_that_cannot_be_undone_keeps_no_other_from_it_and_makes_it_parti
     assert (found["a[0]"], found["a[1]"], found["a"]) == ("undone", "not_undone", "not_undone")
 
     broken["is"] = False
-    repair(run, "compensate_step", "a")
+    run.refresh_from_db()
+    given = {"reason": "mended", "actor": "user:op", "role": "operator", "token": "1"}
+    answer = engine.retry_letter(letter, **given, expected_version=run.version)
+    assert answer.status == "retried", answer.detail
     carrier.run_all()
     assert (state(run), ends(run), steps_of(run)["a"]) == ("failed", "full", "failed")
     assert sorted(asked) == ["w", "x", "y"]
