@@ -125,6 +125,18 @@ CHOSEN: dict[str, tuple[str, ...]] = {
         "cancelled_run",
         "irreversible",
     ),
+    "test_undoing_items": (
+        "that_completed_is_undone",
+        "failed_for_each_are_undone_each",
+        "items_of_a_cancelled",
+        "keeps_no_other",
+        "in_doubt_is_settled",
+    ),
+    "test_undoing_open_children": (
+        "waits_until_its_child",
+        "could_not_undo_itself",
+        "took_too_long_is_waited",
+    ),
     "test_breakers": (
         "open_the_breaker_and",
         "heals_probes",

@@ -58,7 +58,13 @@ def _json(value: Any) -> str:
 def workflow_of(run: dict[str, Any]) -> CompiledWorkflow:
     document, problems = parse_document(run["document"])
     assert document is not None, problems
-    return compile_workflow(document, run["document"], queues=QUEUES, pins=run["pins"])
+    return compile_workflow(
+        document,
+        run["document"],
+        queues=QUEUES,
+        pins=run["pins"],
+        undoable=run.get("undoable", ()),
+    )
 
 
 def lines_of(run: dict[str, Any]) -> list[Recorded]:
@@ -85,6 +91,7 @@ def snapshot_as_json(snapshot: Snapshot) -> dict[str, Any]:
         "reopened": snapshot.reopened,
         "warnings": snapshot.warnings,
         "verdict": asdict(snapshot.verdict) if snapshot.verdict else None,
+        **({"acted": snapshot.acted} if snapshot.acted else {}),
     }
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 from django.db import transaction
 
+from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import DECISIONS
+from orchestrator.core.undo_steps import UNDO_CHILD
 from orchestrator.engine.blueprints import compiled
 from orchestrator.models import Run, histories
 from tests.golden import store
@@ -20,6 +22,12 @@ def recorded_runs() -> list[dict[str, Any]]:
     return [_recorded(run, found[run.pk]) for run in Run.objects.order_by("id")]
 
 
+def _undoable(workflow: CompiledWorkflow) -> list[str]:
+    """The children that have something to undo, as the workflow was compiled with."""
+    undos = (step for step in workflow.compensations if step.type == UNDO_CHILD)
+    return sorted({step.config["workflow"] for step in undos})
+
+
 def _recorded(run: Run, told: histories.Told) -> dict[str, Any]:
     workflow, row = compiled(run.blueprint_id), told.stored()
     with transaction.atomic():
@@ -30,6 +38,7 @@ def _recorded(run: Run, told: histories.Told) -> dict[str, Any]:
     return {
         "document": document | {"steps": {key: document["steps"][key] for key in order}},
         "pins": run.blueprint.pins,
+        **({"undoable": children} if (children := _undoable(workflow)) else {}),
         "input": run.input,
         "decisions": DECISIONS,
         "end": {
