@@ -41,8 +41,8 @@ def read_key(header: str | None) -> str:
     """The Idempotency-Key: 1 to 255 printable characters, bare or in quotes; else ``BadKey``."""
     if not header:
         raise BadKey(
-            "The header Idempotency-Key is missing: send a value that is new for each start, such "
-            "as a UUID, and the same one again when you repeat the call."
+            "The header Idempotency-Key is missing: send a value that is new for each thing "
+            "that you ask for, such as a UUID, and the same one again when you repeat the call."
         )
     key = _as_text(header)
     if len(key) > 1 and key[0] == key[-1] == '"':

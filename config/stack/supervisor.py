@@ -321,5 +321,7 @@ class Supervisor:
 def _epitaph(running: Running) -> str:
     assert running.child.process is not None
     status = running.child.process.returncode
+    if status == -signal.SIGKILL:  # it had no time for a word
+        return f"{running.name} was ended by SIGKILL ({running.child.log})."
     how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended ({status})"
     return f"{running.name} {how}: {running.child.last_words() or 'no word'} ({running.child.log})."

@@ -64,10 +64,10 @@ def _letters(  # noqa: PLR0913 - the columns of one row
     runs: list[str],
 ) -> Sighting:
     at = f" (service {service})" if service else ""
-    steps = "1 step" if count == 1 else f"{count} steps"
+    steps, wait = ("1 step", "waits") if count == 1 else (f"{count} steps", "wait")
     return Sighting(
         key=f"{tenant}:{workflow}:{service}:{reason}",
-        title=f"{steps} of {workflow}{at} gave up ({reason}) and wait to be retried or dropped",
+        title=f"{steps} of {workflow}{at} gave up ({reason}) and {wait} to be retried or settled",
         detail={
             "workflow": workflow,
             "service": service,

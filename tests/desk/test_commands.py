@@ -69,6 +69,8 @@ def test_a_run_is_started_listed_and_shown(tmp_path: Path) -> None:
     shown = run("show", str(started.id), "--history")[0]
     assert "Order check: order_check version 1" in shown
     assert "run.started" in shown
+    assert "by user:" in shown
+    assert "workflow order_check" in shown
     assert orjson.loads(run("show", str(started.id), "--json")[0])["state"] == "pending"
 
 

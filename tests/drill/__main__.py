@@ -3,7 +3,7 @@
     python -m tests.drill                        everything, small enough for ten minutes
     python -m tests.drill --size quick           what ``make test`` runs, too
     python -m tests.drill --size long --minutes 60
-    python -m tests.drill --only storm,broker_flush --seed 7
+    python -m tests.drill --only storm,flush --seed 7
 
 Ends 0 when every promise held, 1 when one did not. Each drill runs in a process of its own, with
 its own servers in a temporary folder (kept with its logs when a promise was broken). What runs

@@ -204,6 +204,7 @@ def test_the_commands_hold_list_and_release(carrier: Carrier) -> None:
     said = out.getvalue()
 
     assert "Held: service outside until 20" in said
+    assert "No tool names" not in said
     assert "1 waiting  held by user:" in said
     assert "at most 3 at once" in said
     assert "Released: service outside" in said
@@ -217,6 +218,13 @@ def test_the_commands_hold_list_and_release(carrier: Carrier) -> None:
     ):
         with pytest.raises(CommandError):
             call_command(*wrong)
+
+
+def test_who_holds_a_service_that_nobody_knows_is_told_so(carrier: Carrier) -> None:
+    out = StringIO()
+    call_command("hold", "service", "outsid", "--reason", "outage", stdout=out)
+
+    assert "No tool names service outsid" in out.getvalue()
 
 
 # -- quotas ----------------------------------------------------------------------------------------

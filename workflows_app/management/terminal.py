@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 from argparse import ArgumentParser
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,14 @@ from django.core.management.base import CommandError
 
 from orchestrator.core.errors import InvalidRequest, OrchestratorError
 from orchestrator.core.problems import Problem
+from orchestrator.models import Event
 from workflows_app.models import Tenant
 from workflows_app.principal import ALL_SCOPES, Principal
 from workflows_app.publishing import JSON, YAML
 
 DEFAULT_TENANT = "default"
+TOLD = 160
+"""How much of a line of history is shown, in characters."""
 
 
 def add_tenant(parser: ArgumentParser) -> None:
@@ -69,3 +72,24 @@ def refused(error: OrchestratorError) -> CommandError:
     faults = error.problems if isinstance(error, InvalidRequest) else []
     lines = [f"  {fault['pointer'] or '/'}: {fault['detail']}" for fault in faults]
     return CommandError("\n".join([str(error), *lines]))
+
+
+def event_line(event: Event) -> str:
+    """One line of a run's history: when, what, which step, and in short what else is known."""
+    words = _words(event.payload)
+    if event.actor and "by" not in event.payload and event.type.startswith(("repair.", "run.")):
+        words = f"by {event.actor}  {words}"
+    told = words if len(words) <= TOLD else f"{words[: TOLD - 1]}…"
+    return f"{event.at:%H:%M:%S.%f} {event.type:<22} {event.step:<12}  {told}".rstrip()
+
+
+def _words(payload: Mapping[str, Any]) -> str:
+    """The error in words, then what is plain; what is nested is for the API."""
+    error = payload.get("error")
+    words = [f"{error.get('class')}: {error.get('message')}"] if isinstance(error, dict) else []
+    words += [
+        f"{key} {value}"
+        for key, value in payload.items()
+        if isinstance(value, str | int | float) and value != "" and not key.endswith("_hash")
+    ]
+    return "  ".join(" ".join(word.split()) for word in words)

@@ -38,6 +38,9 @@ class Command(BaseCommand):
         until = None
         if options["length"]:
             until = engine.database_now() + holding.duration(options["length"])
+        known = scope != "service" or name in {
+            s.name for s in engine.services() if s.scope == scope
+        }
         try:
             engine.hold(scope, name, reason=options["reason"], actor=holding.actor(), until=until)
         except OrchestratorError as error:
@@ -45,6 +48,11 @@ class Command(BaseCommand):
         end = f" until {until:%Y-%m-%d %H:%M:%S} UTC" if until else ""
         again = f"manage.py release {scope} {name}".strip()
         self.stdout.write(f"Held: {scope} {name}".strip() + f"{end}. To let it go: {again}")
+        if not known:
+            self.stdout.write(
+                f"No tool names service {name}, and no step has called it: compare the name with"
+                " manage.py breakers."
+            )
 
     def _boot(self) -> None:
         if not settings.ORCHESTRATOR.get("HELD"):

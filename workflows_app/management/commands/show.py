@@ -15,6 +15,7 @@ from orchestrator.engine import RunPicture, StepPicture
 from orchestrator.models import Run
 from workflows_app import queries
 from workflows_app.api import shapes
+from workflows_app.management.terminal import event_line
 
 
 class Command(BaseCommand):
@@ -45,9 +46,7 @@ class Command(BaseCommand):
     def _history(self, run: Run) -> None:
         self.stdout.write("")
         for event in queries.history(run.id).order_by("seq").iterator():
-            self.stdout.write(
-                f"{event.seq:>5} {event.at:%H:%M:%S.%f} {event.type:<22} {event.step}"
-            )
+            self.stdout.write(f"{event.seq:>5} {event_line(event)}")
 
 
 def _lines(picture: RunPicture) -> list[str]:

@@ -16,7 +16,13 @@ from orchestrator.core.source import SourceError, parse_json_body
 from orchestrator.core.states import RUN_TERMINAL, RunState
 from orchestrator.models import Run
 from workflows_app import queries, triggering
-from workflows_app.management.terminal import add_tenant, operator, refused, tenant_of
+from workflows_app.management.terminal import (
+    add_tenant,
+    event_line,
+    operator,
+    refused,
+    tenant_of,
+)
 
 LOOK_EVERY_S = 0.2
 
@@ -59,7 +65,7 @@ class Command(BaseCommand):
         while True:
             state = RunState(Run.objects.values_list("state", flat=True).get(pk=run_id))
             for event in queries.history(run_id).filter(seq__gt=seen).order_by("seq"):
-                self.stdout.write(f"{event.at:%H:%M:%S.%f} {event.type:<22} {event.step}")
+                self.stdout.write(event_line(event))
                 seen = event.seq
             if state in RUN_TERMINAL:
                 return state
