@@ -35,6 +35,7 @@ class Course(StrEnum):
     CALL = "call"  # nothing is stored, or it did not happen: intend, then call
     FOUND = "found"  # the receipt is there: answer with it, call nobody
     CLASH = "clash"  # the key was used for another request: an error
+    UNDONE = "undone"  # it happened and was compensated since: an error, nothing stands any more
     BUSY = "busy"  # another step is calling right now, or asks a person about it: later
     DOUBT = "doubt"  # an intent without receipt: look it up first
 
@@ -44,7 +45,7 @@ class StoredEffect:
     """What is stored under a key. ``busy``: another step holds it that is running, or waits for a
     person's word about it, which nobody could give once the effect were ours.
     ``holder`` is one phrase for people: the step, its run, the tool. ``step`` (its id) and
-    ``fence`` name the attempt that holds it."""
+    ``fence`` name the attempt that holds it. ``undone``: its compensation has completed."""
 
     status: EffectStatus
     request_hash: str
@@ -53,6 +54,7 @@ class StoredEffect:
     holder: str = ""
     step: str = ""
     fence: int = 0
+    undone: bool = False
 
     @property
     def seen(self) -> dict[str, Any]:
@@ -130,7 +132,7 @@ def course(stored: StoredEffect | None, request: str) -> Course:
     if stored.request_hash != request:
         return Course.CLASH
     if stored.status in (EffectStatus.APPLIED, EffectStatus.GIVEN_UP):
-        return Course.FOUND
+        return Course.UNDONE if stored.undone else Course.FOUND
     if stored.busy:
         return Course.BUSY
     return Course.CALL if stored.status is EffectStatus.NOT_APPLIED else Course.DOUBT

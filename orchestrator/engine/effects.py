@@ -92,6 +92,8 @@ def apply_effect(
             return Answered(outcome=Succeeded(output=plan.response), effect=found)
         case Course.CLASH:
             return Answered(outcome=_clash(plan))
+        case Course.UNDONE:
+            return Answered(outcome=_undone(plan))
         case Course.BUSY:
             return Answered(outcome=_busy(plan))
         case Course.DOUBT:
@@ -108,6 +110,15 @@ def _clash(plan: EffectPlan) -> Failed:
         " one business action, so put what differs into the key"
     )
     details = {"code": "effect_key_reused", "held_by": plan.holder, "not_applied": True}
+    return Failed(error=StepError(error_class=ErrorClass.PERMANENT, message=words, details=details))
+
+
+def _undone(plan: EffectPlan) -> Failed:
+    words = (
+        f"effect {plan.key!r} was done and has been undone since ({plan.holder}): a key is one"
+        " business action for ever, so put what is new about this one into the key"
+    )
+    details = {"code": "effect_undone", "held_by": plan.holder, "not_applied": True}
     return Failed(error=StepError(error_class=ErrorClass.PERMANENT, message=words, details=details))
 
 

@@ -19,7 +19,9 @@ def find_effect(tenant: str, key: str, *, step_id: UUID | None) -> StoredEffect 
             "   OR s.state = 'waiting' AND s.waiting_for = 'review')"
             " AND s.id IS DISTINCT FROM %s,"
             " format('step %%s%%s of run %%s, tool %%s', s.key, s.scope, s.run_id, e.tool),"
-            " e.step_id, e.fence"
+            " e.step_id, e.fence,"
+            " EXISTS (SELECT 1 FROM orchestrator_step u WHERE u.run_id = s.run_id"
+            "   AND u.key = 'undo:' || s.key AND u.scope = s.scope AND u.state = 'completed')"
             " FROM orchestrator_effect e JOIN orchestrator_step s ON s.id = e.step_id"
             " WHERE e.tenant = %s AND e.idempotency_key = %s",
             [step_id, tenant, key],
@@ -36,6 +38,7 @@ def find_effect(tenant: str, key: str, *, step_id: UUID | None) -> StoredEffect 
         holder=str(row[4]),
         step=str(row[5]),
         fence=row[6],
+        undone=bool(row[7]),
     )
 
 

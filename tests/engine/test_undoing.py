@@ -313,3 +313,16 @@ def test_a_run_fails_after_a_step_was_undone_and_bodies_finish_first(carrier: Ca
         "full",
         {"undo a": 1, "undo b": 1},
     )
+
+
+def test_an_effect_that_was_undone_does_not_pass_for_done_in_another_run(
+    carrier: Carrier,
+) -> None:
+    pay = {**say({"external_ref": "R-1"}), "effect": {"key": "pay:1"}}
+    first = ran(carrier, {"pay": {**pay, **undoing("pay")}, "z": fail(needs=["pay"])})
+    second = ran(carrier, {"pay": pay})
+
+    assert (state(first), ends(first)) == ("failed", "full")
+    assert state(second) == "failed"
+    assert error(second)["class"] == "permanent"
+    assert error(second)["details"]["code"] == "effect_undone"
