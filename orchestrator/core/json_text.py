@@ -26,6 +26,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _BAD_TEXT = re.compile("[\x00\ud800-\udfff]")
+_HALF = re.compile("[\ud800-\udfff]")
 _LONGEST_INT = 25
 _LONGEST_POINTER = 1000
 
@@ -72,7 +73,12 @@ class Findings:
     def _append(self, code: str, pointer: str, line: int, message: str) -> None:
         # A hostile key may be a megabyte long; an answer of a hundred problems may not.
         clipped = pointer if len(pointer) <= _LONGEST_POINTER else pointer[:_LONGEST_POINTER] + "…"
-        self.problems.append(Problem("error", code, clipped, line, message))
+        self.problems.append(Problem("error", code, _whole(clipped), line, _whole(message)))
+
+
+def _whole(text: str) -> str:
+    """The text as UTF-8 can carry it: what names a half character must not hold one itself."""
+    return _HALF.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 class JsonText:

@@ -103,6 +103,14 @@ def test_all_that_is_wrong_with_a_json_text_is_listed_with_its_place() -> None:
     ]
 
 
+def test_what_is_said_of_a_half_character_in_a_key_can_itself_be_sent() -> None:
+    with pytest.raises(SourceError) as caught:
+        load_json(b'{"\\ud800": {"\\ud800": NaN, "\\ud800": 1}}')
+    assert {"lone_surrogate", "duplicate_key"} <= {p.code for p in caught.value.problems}
+    for problem in caught.value.problems:
+        json.dumps(problem.as_json(), ensure_ascii=False).encode()
+
+
 def test_all_that_is_wrong_with_a_yaml_text_is_listed_with_its_place() -> None:
     data = (
         b"anchor: &a [1]\nalias: *a\ntag: !!str 1\n<<: {x: 1}\ntag: 2\ninf: .inf\n"
