@@ -15,7 +15,9 @@ from typing import Any
 import orjson
 
 from orchestrator.core.errors import ErrorClass, StepError, storable
+from orchestrator.core.scopes import kind_of
 
+MAX_KEY_BYTES = 1000
 _MAX_REASON = 500
 
 
@@ -94,6 +96,21 @@ class EffectEnd:
     response: Any = None
     reason: str = ""
     already: bool = False
+
+
+def key_problem(value: Any) -> str | None:
+    """Why a value cannot be an effect's key, or None. A key is one business action for ever: what
+    would be the same for all that lack it (nothing, a blank text) is none."""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        return f"an effect's key is text, not {kind_of(value)}"
+    text = str(value)
+    if not text.strip():
+        return "an effect's key may not be blank: all that lack it would be one action"
+    if "\x00" in text:
+        return "an effect's key may not hold a NUL character"
+    if len(text.encode("utf-8", "replace")) > MAX_KEY_BYTES:
+        return f"an effect's key may have at most {MAX_KEY_BYTES:,} bytes"
+    return None
 
 
 def request_hash(tool: str, data: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -9,6 +10,7 @@ from typing import Any, Literal
 
 from orchestrator.core.errors import StepError
 
+MAX_WISH_S = 366 * 86_400.0
 WaitKind = Literal["person", "signal", "timer", "child", "service", "budget", "review"]
 
 
@@ -32,11 +34,19 @@ class Succeeded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """The attempt failed. ``retry_after`` is the provider's wish, in seconds."""
+    """The attempt failed. ``retry_after`` is the provider's wish, in seconds: what is no wish that
+    can be met (not finite, negative) is None, and the longest is a year."""
 
     error: StepError
     retry_after: float | None = None
     usage: Usage = field(default_factory=Usage)
+
+    def __post_init__(self) -> None:
+        wish = self.retry_after
+        if wish is None:
+            return
+        is_wish = isinstance(wish, int | float) and math.isfinite(wish) and wish >= 0
+        object.__setattr__(self, "retry_after", min(wish, MAX_WISH_S) if is_wish else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -209,12 +209,12 @@ def _weight_of(context: Mapping[str, Any], path: Path) -> int:
 def _plain(value: Any) -> Any:
     """The library's value as JSON: instants and durations become text, the rest must be JSON."""
     match value:
-        case None | bool() | int() | str():
+        case str():
+            return _storable(value)
+        case None | bool() | int():
             return value
         case float():
-            if math.isfinite(value):
-                return value
-            raise ConditionError("the result is not a finite number")
+            return _finite(value)
         case list():
             return [_plain(item) for item in value]
         case dict():
@@ -227,7 +227,19 @@ def _plain(value: Any) -> Any:
             raise ConditionError(f"the result ({type(value).__name__}) is not JSON")
 
 
+def _finite(number: float) -> float:
+    if math.isfinite(number):
+        return number
+    raise ConditionError("the result is not a finite number")
+
+
+def _storable(text: str) -> str:
+    if "\x00" in text:
+        raise ConditionError("the result holds a NUL character, which cannot be stored")
+    return text
+
+
 def _text_key(key: Any) -> str:
     if isinstance(key, str):
-        return key
+        return _storable(key)
     raise ConditionError(f"the key {key!r} is not text: JSON keys are text; use string()")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from orchestrator.core.effects import Course, EffectEnd, EffectPlan
+from orchestrator.core.effects import Course, EffectEnd, EffectPlan, key_problem
 from orchestrator.core.errors import ErrorClass, StepError
 from orchestrator.core.outcomes import Failed, Outcome
 from orchestrator.crash import Unit
@@ -44,7 +44,7 @@ class _Act:
 def call_tool(caller: Caller, context: StepContext, request: ToolRequest) -> Outcome:
     """Call the tool, or answer with the receipt that is there. ``Waiting`` for review when nobody
     can tell what became of an earlier call. Raises StaleFence once the step was taken away."""
-    refusal = _refusal(caller, context, request.tool)
+    refusal = _refusal(caller, context, request)
     if refusal is not None:
         return refusal
     effect = {} if request.effect_key is None else {"effect": {"on_doubt": request.on_doubt}}
@@ -66,9 +66,13 @@ def call_tool(caller: Caller, context: StepContext, request: ToolRequest) -> Out
     return answered.outcome
 
 
-def _refusal(caller: Caller, context: StepContext, tool: str) -> Failed | None:
+def _refusal(caller: Caller, context: StepContext, request: ToolRequest) -> Failed | None:
+    tool, effect_key = request.tool, request.effect_key
     if caller.depth >= MAX_DEPTH:
         return _permanent(f"tools call one another more than {MAX_DEPTH} deep, at {tool}")
+    problem = None if effect_key is None else key_problem(effect_key)
+    if problem is not None:
+        return _permanent(f"the call of {tool}: {problem}")
     if context.config.get("type") == "agent" and tool not in (context.config.get("tools") or ()):
         return _permanent(f"this agent may not call {tool}: its step does not list it in tools")
     return None

@@ -17,7 +17,7 @@ from uuid import UUID
 from orchestrator.authoring import LeaseLost
 from orchestrator.core.compiled import CompiledWorkflow, ForEach, StepPlan
 from orchestrator.core.decision import Ref
-from orchestrator.core.effects import EffectEnd, EffectPlan
+from orchestrator.core.effects import Course, EffectEnd, EffectPlan, key_problem
 from orchestrator.core.errors import ConditionError, ErrorClass, StepError
 from orchestrator.core.expressions import compile_expression, compile_template
 from orchestrator.core.outcomes import Failed, Outcome, Succeeded, Usage
@@ -87,6 +87,15 @@ class Work:
         return Ref(self.row.position, self.row.index)
 
     @property
+    def calls_outside(self) -> bool:
+        """Whether the attempt gets as far as its service: not when its input or key was wrong, and
+        not when the receipt was there or the key is somebody else's."""
+        prepared = self.prepared
+        if prepared.error is not None:
+            return False
+        return prepared.effect is None or prepared.effect.course in (Course.CALL, Course.DOUBT)
+
+    @property
     def deadline(self) -> datetime:
         """When this attempt's time is over, on the database's clock."""
         return self.at + timedelta(seconds=self.step.timeout_s)
@@ -122,10 +131,14 @@ def _plan_effect(
     if step.effect_key is None:
         return None
     values.load(_positions(values, step.effect_key.references))
+    key = step.effect_key.render(values.step_scope(step, row))
+    problem = key_problem(key)
+    if problem is not None:
+        raise ConditionError(problem)
     return effects.plan_effect(
         tenant=values.run.tenant,
         step=step,
-        key=str(step.effect_key.render(values.step_scope(step, row))),
+        key=str(key),
         data=data,
         step_id=row.id if row is not None else None,
     )

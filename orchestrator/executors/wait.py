@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from orchestrator.core.durations import parse_duration
@@ -64,7 +64,10 @@ def _instant(value: Any) -> datetime:
     instant = value if isinstance(value, datetime) else _parsed(value)
     if instant.tzinfo is None:
         raise ValueError(f"until: {value!r} has no time zone; write it like 2030-01-31T09:00:00Z")
-    return instant
+    try:
+        return instant.astimezone(UTC)  # what UTC has no year for, nobody can read back
+    except OverflowError:
+        raise ValueError(f"until: {value!r} lies outside the years 1 to 9999") from None
 
 
 def _parsed(value: Any) -> datetime:

@@ -325,3 +325,10 @@ def test_a_wrong_template_is_refused(template: Any, code: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         compile_template(template)
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    "text", ["'a\\x00b'", "['ok', 'a\\u0000b']", "{'k': 'a\\x00'}", "{'\\x00': 1}"]
+)
+def test_a_result_that_nothing_can_store_is_an_error_of_the_condition(text: str) -> None:
+    assert "NUL" in failure(text)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.core.errors import ErrorClass
+from orchestrator.core.errors import ErrorClass, StepError
+from orchestrator.core.outcomes import MAX_WISH_S, Failed
 from orchestrator.core.policies import Retry
 from orchestrator.core.retry import next_delay
 
@@ -62,3 +65,12 @@ def test_a_lost_worker_is_retried_outside_the_policy_up_to_three_losses() -> Non
 def test_the_providers_wish_stands_above_the_cap_and_never_shortens() -> None:
     assert delay(Retry(), retry_after=500.0) == 500.0
     assert delay(Retry(), retry_after=0.5) == 2.0
+
+
+@pytest.mark.parametrize(
+    ("wish", "kept"),
+    [(2, 2), (0, 0), (1e18, MAX_WISH_S), (-1, None), (math.nan, None), (math.inf, None)],
+)
+def test_a_wish_that_no_clock_can_meet_is_none_or_a_year(wish: float, kept: float | None) -> None:
+    error = StepError(error_class=ErrorClass.TRANSIENT, message="later")
+    assert Failed(error=error, retry_after=wish).retry_after == kept
