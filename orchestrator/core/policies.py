@@ -19,6 +19,9 @@ Key = Annotated[str, Field(pattern=NAME_PATTERN, title="Key")]
 RouteId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$")]
 SignalName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.:-]{0,127}$")]
 Text = Annotated[str, Field(min_length=1)]
+ServiceName = Annotated[
+    str, Field(min_length=1, max_length=255, pattern=r"^[^\x00-\x1f\x7f]+$", title="Service")
+]
 Cel = Annotated[str, Field(min_length=1, description="A CEL expression, without ${{ }}.")]
 Template = Annotated[str, Field(min_length=1, description="Text with ${{ CEL }} in it.")]
 JsonSchema = Annotated[dict[str, Any], Field(description="A JSON Schema (2020-12).")]

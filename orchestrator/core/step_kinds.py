@@ -28,6 +28,7 @@ from orchestrator.core.policies import (
     RetryPolicy,
     Route,
     RouteId,
+    ServiceName,
     SignalName,
     Template,
     Text,
@@ -70,7 +71,7 @@ class StepBase(Block):
     compensate: Compensate | None = None
     irreversible: Annotated[bool, Field(description="Cannot be undone once done.")] = False
     queue: Text | None = None
-    service: Annotated[Text | None, Field(description="The breaker it belongs to.")] = None
+    service: Annotated[ServiceName | None, Field(description="The breaker it belongs to.")] = None
 
     @property
     def edges(self) -> tuple[Need, ...]:

@@ -70,16 +70,17 @@ class Tallies:
 tallies = Tallies()
 
 
-def note(step: StepPlan, row: StepRow, outcome: Outcome | Expanded) -> None:
+def note(step: StepPlan, row: StepRow, outcome: Outcome | Expanded, *, tenant: str) -> None:
     """Tell the breaker of the step's service how an attempt ended; call after its commit.
 
-    ``row`` is the step as it ran. A database that is away costs the breaker this one call.
+    ``row`` is the step as it ran, for ``tenant``. A database that is away costs the breaker this
+    one call.
     """
     if not step.service or isinstance(outcome, _NO_CALL):
         return
     try:
         if isinstance(outcome, Failed) and machine.counts(outcome.error):
-            _note_failure(step.service, row, outcome)
+            _note_failure(step.service, row, outcome, tenant=tenant)
         elif row.passed == gate_key("service", step.service):
             _note_probe(step.service)
         else:
@@ -88,13 +89,13 @@ def note(step: StepPlan, row: StepRow, outcome: Outcome | Expanded) -> None:
         logger.warning("breaker of %s: the database is away, one call is not counted", step.service)
 
 
-def note_timeout(step: StepPlan, row: StepRow) -> None:
+def note_timeout(step: StepPlan, row: StepRow, *, tenant: str) -> None:
     """An attempt was ended because its time was over."""
     error = StepError(error_class=ErrorClass.TIMEOUT, message="no answer within the time limit")
-    note(step, row, Failed(error=error))
+    note(step, row, Failed(error=error), tenant=tenant)
 
 
-def _note_failure(service: str, row: StepRow, outcome: Failed) -> None:
+def _note_failure(service: str, row: StepRow, outcome: Failed, *, tenant: str) -> None:
     failure = Failure(
         retry_after=outcome.retry_after,
         was_retry=row.n_retries > 0,
@@ -106,8 +107,8 @@ def _note_failure(service: str, row: StepRow, outcome: Failed) -> None:
     with Unit("breaker_failure"):
         held = breaker_rows.lock(service)
         after = machine.after_failure(held.breaker, policy, held.now, failure, tally)
-        breaker_rows.save(service, after, error=error)
-        _set_gates(service, held.breaker, after, error=error)
+        breaker_rows.save(service, after, error=error, tenant=tenant)
+        _set_gates(service, held.breaker, after, last=str(outcome.error.error_class))
         shut_until = machine.retries_shut_until(after, policy, held.now)
         if shut_until is not None:
             _shut_retries(service, shut_until)
@@ -148,7 +149,9 @@ def _moved(service: str, before: Breaker, after: Breaker) -> None:
     _tell(service, before, after, "")
 
 
-def _set_gates(service: str, before: Breaker, after: Breaker, *, error: str = "") -> None:
+def _set_gates(service: str, before: Breaker, after: Breaker, *, last: str = "") -> None:
+    """``last``: the class of the last failure. Its words may name what is one tenant's alone, and
+    whatever waits before the gate shows the reason."""
     key = gate_key("service", service)
     allows = machine.allowance(after, engine_settings().breaker)
     if allows is None:
@@ -159,7 +162,7 @@ def _set_gates(service: str, before: Breaker, after: Breaker, *, error: str = ""
         why = f"service {service} is being tried again, {allows} at a time"
     else:
         why = f"service {service} is not answering well, its breaker is open"
-        why += f" (last: {error})" if error else ""
+        why += f" (last: {last})" if last else ""
     gate_rows.put_gate(key, "breaker", allows=allows, why=why, look_at=_instant(after.probe_at))
 
 

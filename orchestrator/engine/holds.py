@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import NoReturn
 
 from django.db import transaction
 
@@ -15,6 +16,7 @@ from orchestrator.models import gate_rows, hold_rows
 BOOT_ACTOR = "system:boot"
 QUOTA_SCOPES = ("tenant", "queue", "service")
 MAX_TEXT = 2000
+MAX_NAME = 255
 
 
 def hold(scope: str, name: str, *, reason: str, actor: str, until: datetime | None = None) -> None:
@@ -25,7 +27,7 @@ def hold(scope: str, name: str, *, reason: str, actor: str, until: datetime | No
     """
     _check(scope, name, reason)
     with Unit("hold"):
-        if until is not None and not hold_rows.is_future(until):
+        if until is not None and not hold_rows.is_future(_in_utc(until)):
             _refuse("until", "until_past", "is in the past: give an instant to come")
         made = hold_rows.insert_hold(scope, name, reason=reason, actor=actor, until=until)
         if made is None:
@@ -98,6 +100,13 @@ def end_holds() -> int:
     return max(len(ended), gone)
 
 
+def _in_utc(until: datetime) -> datetime:
+    try:
+        return until.astimezone(UTC)
+    except OverflowError:
+        _refuse("until", "until_too_late", "lies outside the years 1 to 9999")
+
+
 def _named(scope: str, name: str) -> str:
     return "everything" if scope == GLOBAL else f"{scope} {name}"
 
@@ -107,12 +116,14 @@ def _check(scope: str, name: str, reason: str) -> None:
         _refuse("scope", "unknown_scope", f"use one of {', '.join(SCOPES)}")
     if scope == GLOBAL and name:
         _refuse("name", "name_not_wanted", "global holds everything: leave the name out")
-    if scope != GLOBAL and not 0 < len(name.strip()) <= MAX_TEXT:
+    if scope != GLOBAL and not name.strip():
         _refuse("name", "name_missing", f"name the {scope}")
-    if not 0 < len(reason.strip()) <= MAX_TEXT or "\x00" in reason + name:
+    if len(name) > MAX_NAME or not name.isprintable():
+        _refuse("name", "bad_name", f"at most {MAX_NAME} printable characters")
+    if not 0 < len(reason.strip()) <= MAX_TEXT or "\x00" in reason:
         _refuse("reason", "reason_missing", f"say why, in 1 to {MAX_TEXT} characters")
 
 
-def _refuse(field: str, code: str, words: str) -> None:
+def _refuse(field: str, code: str, words: str) -> NoReturn:
     problem = {"pointer": f"/{field}", "code": code, "detail": words}
     raise InvalidRequest(f"{field}: {words}", code=code, problems=[problem])

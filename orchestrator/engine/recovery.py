@@ -59,7 +59,7 @@ def _expire(found: tuple[UUID, UUID, int]) -> bool:
     settled.send()
     outbox.handle(settled.posted)
     if not lost:
-        breakers.note_timeout(workflow.steps[row.position], row)
+        breakers.note_timeout(workflow.steps[row.position], row, tenant=run.tenant)
     return True
 
 

@@ -46,7 +46,8 @@ class ServicePicture:
 def services(tenant: str | None = None) -> list[ServicePicture]:
     """Everything that is held, limited or has a breaker, and every service that a tool names.
 
-    ``tenant``: only services and models, and only that tenant's steps are counted.
+    ``tenant``: only services and models, and of what other tenants do nothing but the numbers: no
+    service that they alone name, none of their steps, no word of their errors.
     """
     breakers = {gate_key("service", row.service): row for row in Breaker.objects.all()}
     held = {gate_key(r.scope, r.name): r for r in Hold.objects.filter(released_at__isnull=True)}
@@ -55,9 +56,18 @@ def services(tenant: str | None = None) -> list[ServicePicture]:
     keys = {*breakers, *held, *quotas, *_known_services()}
     keys |= {key for key in parked if split_key(key)[0] != "retries"}
     if tenant is not None:
-        keys = {key for key in keys if split_key(key)[0] in ("service", "model")}
+        known = {*_known_services(), *held, *quotas, *parked}
+        known |= {key for key, row in breakers.items() if row.last_tenant == tenant}
+        keys = {key for key in keys & known if split_key(key)[0] in ("service", "model")}
     return [
-        _picture(key, breakers.get(key), held.get(key), quotas.get(key), _parked(key, parked))
+        _picture(
+            key,
+            breakers.get(key),
+            held.get(key),
+            quotas.get(key),
+            parked=_parked(key, parked),
+            tenant=tenant,
+        )
         for key in sorted(keys)
     ]
 
@@ -74,9 +84,16 @@ def _parked(key: str, parked: dict[str, int]) -> int:
 
 
 def _picture(
-    key: str, breaker: Breaker | None, hold: Hold | None, quota: Quota | None, parked: int
+    key: str,
+    breaker: Breaker | None,
+    hold: Hold | None,
+    quota: Quota | None,
+    *,
+    parked: int,
+    tenant: str | None,
 ) -> ServicePicture:
     scope, name = split_key(key)
+    tells = breaker is not None and tenant in (None, breaker.last_tenant)
     buckets = breaker.buckets if breaker is not None else []
     return ServicePicture(
         scope=scope,
@@ -88,7 +105,7 @@ def _picture(
         failures=sum(bucket[2] for bucket in buckets),
         calls=sum(bucket[1] for bucket in buckets),
         trips=breaker.trips if breaker is not None else 0,
-        last_error=breaker.last_error if breaker is not None else "",
+        last_error=breaker.last_error if breaker is not None and tells else "",
         held_by=hold.actor if hold is not None else "",
         held_reason=hold.reason if hold is not None else "",
         held_since=hold.held_at if hold is not None else None,

@@ -15,7 +15,8 @@ class Breaker(models.Model):
     A row exists from the first failure on. Written under its lock by ``core.breaker`` only, from
     failures and, while it is not closed, from probes. ``buckets`` are the recent calls as
     ``[[start, calls, failures, retries], …]`` in seconds since the epoch: calls that ended well
-    are counted when a failure is, so they are a lower bound.
+    are counted when a failure is, so they are a lower bound. ``last_error`` is what a step of
+    ``last_tenant`` heard: what it says is that tenant's, the breaker is everybody's.
     """
 
     service = models.TextField(primary_key=True)
@@ -26,6 +27,7 @@ class Breaker(models.Model):
     trips = models.PositiveIntegerField(default=0)
     successes = models.PositiveIntegerField(default=0)
     last_error = models.TextField(blank=True, default="")
+    last_tenant = models.TextField(blank=True, default="", db_default="")
     updated_at = models.DateTimeField()
 
     class Meta:

@@ -48,12 +48,15 @@ def lock(service: str) -> Locked:
     return Locked(breaker, now)
 
 
-def save(service: str, breaker: Breaker, *, error: str | None = None) -> None:
-    """Write it back; ``error`` is what the service answered last."""
+def save(
+    service: str, breaker: Breaker, *, error: str | None = None, tenant: str | None = None
+) -> None:
+    """Write it back; ``error`` is what the service answered last, to a step of ``tenant``."""
     execute(
         "UPDATE orchestrator_breaker SET state = %s, buckets = %s::jsonb,"
         " since = to_timestamp(%s), probe_at = to_timestamp(%s), trips = %s, successes = %s,"
-        " last_error = coalesce(%s, last_error), updated_at = orchestrator_now()"
+        " last_error = coalesce(%s, last_error), last_tenant = coalesce(%s, last_tenant),"
+        " updated_at = orchestrator_now()"
         " WHERE service = %s",
         [
             str(breaker.state),
@@ -63,6 +66,7 @@ def save(service: str, breaker: Breaker, *, error: str | None = None) -> None:
             breaker.trips,
             breaker.successes,
             error,
+            tenant,
             service,
         ],
     )

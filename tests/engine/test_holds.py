@@ -135,7 +135,7 @@ def test_a_hold_is_made_once_and_released_once(carrier: Carrier) -> None:
         ("service", " ", "r", None, "name_missing"),
         ("global", "x", "r", None, "name_not_wanted"),
         ("service", "x", "  ", None, "reason_missing"),
-        ("service", "x\x00", "r", None, "reason_missing"),
+        ("service", "x\x00", "r", None, "bad_name"),
         ("service", "x", "r", datetime(2020, 1, 1, tzinfo=UTC), "until_past"),
     ],
 )

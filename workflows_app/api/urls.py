@@ -18,8 +18,8 @@ urlpatterns = [
     path("dead-letters", dead_letters.LettersView.as_view(), name="dead-letters"),
     path("dead-letters/retry", dead_letters.RetryLettersView.as_view(), name="retry-letters"),
     path("services", breakers.ServicesView.as_view(), name="services"),
-    path("services/<str:name>/hold", breakers.HoldView.as_view(), name="hold-service"),
-    path("services/<str:name>/release", breakers.ReleaseView.as_view(), name="release-service"),
+    path("services/<path:name>/hold", breakers.HoldView.as_view(), name="hold-service"),
+    path("services/<path:name>/release", breakers.ReleaseView.as_view(), name="release-service"),
     path(
         "dead-letters/<int:id>/settle",
         dead_letters.SettleLetterView.as_view(),
