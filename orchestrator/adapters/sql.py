@@ -42,6 +42,7 @@ DDL = f"""CREATE TABLE IF NOT EXISTS {TABLE} (
 _READS = frozenset({"select", "with", "values", "table"})
 _WRITES = frozenset({"insert", "update", "delete", "merge", "with", "select"})
 _BEFORE = re.compile(r"(?:\s|\(|--[^\n]*(?:\n|\Z)|/\*.*?\*/)*", re.DOTALL)
+_ESCAPED = re.compile(r'\bU&"', re.IGNORECASE)  # would hide the name of the table of keys
 _NOT_NOW = ("08", "40", "53", "55", "57", "58")  # connection, clash, resources, locks, shutdown
 
 # A role that can become a superuser, or reach the server's files and programs, is no fence. The
@@ -310,6 +311,8 @@ def _is_document(value: Any) -> bool:
 
 def _require(text: str, words: frozenset[str], tool: str) -> None:
     """A statement is known by its first word; what opens, ends or leaves a transaction is none."""
+    if _ESCAPED.search(text):
+        raise Permanent('statement: write names as they are, not escaped as U&"…"')
     if TABLE in text.lower():
         raise Permanent(f"statement: {TABLE} is kept by {tool} alone")
     begin = _BEFORE.match(text)

@@ -194,6 +194,12 @@ def test_a_fallback_has_one_owner_and_no_needs() -> None:
             ("unknown_version", "/steps/s/workflow"),
         ),
         ({"queue": "fast"}, ("unknown_queue", "/steps/s/queue")),
+        ({"service": "a\x01b"}, ("bad_name", "/steps/s/service")),
+        ({"service": "x" * 256}, ("bad_value", "/steps/s/service")),
+        (
+            {"effect": {"key": "k"}, "compensate": {"tool": "noop", "effect": {"key": "k"}}},
+            ("same_key_to_undo", "/steps/s/compensate/effect/key"),
+        ),
         ({"for_each": {"items": "abc"}}, ("not_a_list", "/steps/s/for_each/items")),
         ({"for_each": {"items": 3}}, ("not_a_list", "/steps/s/for_each/items")),
         (

@@ -174,6 +174,7 @@ WRITE_BYPASSES = [
     "UPDATE orders SET state = 'x'; COMMIT",
     "INSERT INTO canary VALUES ('x')",
     "DELETE FROM orchestrator_effect",
+    'DELETE FROM U&"orchestrator\\005feffect"',
     "SELECT * FROM canary",
     "DROP TABLE orders",
     "TRUNCATE orders",

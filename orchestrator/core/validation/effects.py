@@ -20,6 +20,7 @@ def check_effects(review: Review) -> None:
             _check_doubt(review, (*path, "effect"), step.effect, risky=risky)
         if step.compensate is not None:
             _check_compensate(review, (*path, "compensate"), step.compensate)
+            _check_two_keys(review, path, step.effect, step.compensate.effect)
         if isinstance(step, HumanGateStep) and step.on_timeout == "approve":
             _check_silent_approval(review, key)
     _check_budget(review)
@@ -50,6 +51,17 @@ def _check_compensate(review: Review, path: Path, block: Compensate) -> None:
     _check_required(review, path, block.tool, block.effect)
     if block.effect is not None:
         _check_doubt(review, (*path, "effect"), block.effect, risky=block.effect.money)
+
+
+def _check_two_keys(review: Review, path: Path, effect: Effect | None, undo: Effect | None) -> None:
+    """Under the key of what it undoes a compensation would clash, and so undo nothing."""
+    if effect is not None and undo is not None and effect.key == undo.key:
+        review.error(
+            "same_key_to_undo",
+            (*path, "compensate", "effect", "key"),
+            "undoing is a business action of its own: give it a key of its own, e.g. "
+            '"refund:…" for "pay:…".',
+        )
 
 
 def _check_silent_approval(review: Review, key: str) -> None:
