@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -27,6 +27,15 @@ Why = Annotated[
 ]
 Count = Annotated[int, Field(ge=0, le=_BIGGEST)]
 ActionWord = Literal["retry_step", "resume", "compensate_step", "skip_step", "settle_effect"]
+
+_TAKES: dict[str, frozenset[str]] = {
+    "retry_step": frozenset({"scope"}),
+    "resume": frozenset({"from_sequence"}),
+    "skip_step": frozenset(),
+    "settle_effect": frozenset({"scope", "effect_key", "outcome", "external_ref", "output"}),
+    "compensate_step": frozenset({"scope", "with_dependents"}),
+}
+_OF_ACTIONS = frozenset[str]().union(*_TAKES.values())
 
 
 class RepairBody(Body):
@@ -61,6 +70,27 @@ class RepairBody(Body):
         Field(description="`compensate_step`: with what was done behind it, in reverse order."),
     ] = False
     output: Annotated[Any, Field(description="`settle_effect`: what the step answers.")] = None
+
+    @classmethod
+    def read(cls, value: Any) -> Self:
+        """As every body; a field that the action would not look at is refused, not ignored."""
+        body = super().read(value)
+        takes = _TAKES[body.action]
+        if body.outcome == "not_applied":
+            takes = takes - {"external_ref", "output"}
+        given = {name: getattr(body, name) for name in sorted(body.model_fields_set & _OF_ACTIONS)}
+        given = {name: each for name, each in given.items() if each not in (None, "", False)}
+        strange = [name for name in given if name not in takes]
+        if strange:
+            words = f"{body.action} does not take it"
+            problems = [
+                {"pointer": f"/{name}", "code": "field_not_taken", "detail": f"{words}: remove it."}
+                for name in strange
+            ]
+            raise InvalidRequest(
+                f"{', '.join(strange)}: {words}.", code="invalid_body", problems=problems
+            )
+        return body
 
     @property
     def details(self) -> dict[str, Any]:
@@ -115,6 +145,9 @@ class RetryBody(Body):
         Field(strict=False, min_length=1, max_length=MOST_AT_ONCE),
     ] = None
     filter: LetterFilter | None = None
+    after: Annotated[
+        int | None, Field(ge=0, le=_BIGGEST, description="`next` of the call before.")
+    ] = None
     reason: Why
     dry_run: Annotated[bool, Field(description="Only count; nothing is retried.")] = False
 
@@ -150,10 +183,12 @@ def letters(tenant: str, wanted: LetterFilter, *, state: str = "open") -> QueryS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BulkResult:
-    """``count`` letters fit; ``results`` tells of those that were handled now, oldest first."""
+    """``count`` letters fit; ``results`` tells of those that were handled now, oldest first.
+    ``next``: the last of these, where there are more behind it."""
 
     count: int
     results: Sequence[engine.Retried]
+    next: int | None = None
 
 
 def retry_letters(principal: Principal, body: RetryBody, *, token: str) -> BulkResult:
@@ -164,6 +199,8 @@ def retry_letters(principal: Principal, body: RetryBody, *, token: str) -> BulkR
     found = letters(principal.tenant, body.filter or LetterFilter())
     if body.ids is not None:
         found = found.filter(pk__in=body.ids)
+    if body.after is not None:  # refused ones stay open: without it they would be met for ever
+        found = found.filter(pk__gt=body.after)
     if body.dry_run:
         return BulkResult(count=found.count(), results=())
     oldest = found.select_related("step", "run").order_by("pk")
@@ -180,7 +217,8 @@ def retry_letters(principal: Principal, body: RetryBody, *, token: str) -> BulkR
         )
         for letter in chosen
     ]
-    return BulkResult(count=count, results=results)
+    last = chosen[-1].pk if count > len(chosen) else None
+    return BulkResult(count=count, results=results, next=last)
 
 
 class SettleBody(Body):

@@ -33,7 +33,8 @@ def settle_in_doubt(
     """``applied``: the step completes with the receipt. ``not_applied``: it is READY again. Where
     the step is over already, only what is known of the effect is written."""
     effect, row = _held(run, order)
-    end = _end(workflow, row, order)
+    schema = workflow.steps[row.position].config.get("output_schema")
+    end = _end(order, None if effect.nested else schema)  # of a call it says nothing
     order = replace(order, step=row.key, scope=row.scope)
     settled = Settled(run=run, workflow=workflow)
     report = RepairReport(
@@ -74,7 +75,7 @@ def _held(run: RunRow, order: Order) -> tuple[HeldEffect, StepRow]:
         raise refused("effect_key", "name the effect")
     effect = repair_rows.find_effect(run.id, key)
     row = rows.read_step(effect.step_id) if effect is not None else None
-    if effect is None or row is None or (order.step and order.step != row.key):
+    if effect is None or row is None or not _is_meant(row, order):
         raise NotFound(f"the run holds no effect {key!r}")
     if effect.status not in _OPEN:
         raise StateConflict(
@@ -91,25 +92,30 @@ def _held(run: RunRow, order: Order) -> tuple[HeldEffect, StepRow]:
     return effect, row
 
 
-def _end(workflow: CompiledWorkflow, row: StepRow, order: Order) -> EffectEnd:
+def _is_meant(row: StepRow, order: Order) -> bool:
+    """Whether it is the step, and the item, that the order names, if it names one."""
+    return order.step in ("", row.key) and order.scope in ("", row.scope)
+
+
+def _end(order: Order, schema: Any) -> EffectEnd:
     key, reason = str(order.details["effect_key"]), f"{order.actor}: {order.reason}"
     match order.details.get("outcome"):
         case "not_applied":
             return EffectEnd(key=key, status=EffectStatus.NOT_APPLIED, reason=reason)
         case "applied":
-            output = _output(workflow, row, order)
+            output = _output(order, schema)
             return EffectEnd(key=key, status=EffectStatus.APPLIED, response=output, reason=reason)
         case _:
             raise refused("outcome", "write applied or not_applied")
 
 
-def _output(workflow: CompiledWorkflow, row: StepRow, order: Order) -> Any:
-    """What the step answers: as given, else the provider's reference."""
+def _output(order: Order, schema: Any) -> Any:
+    """What the step, or the call, answers: as given, else the provider's reference."""
     output, reference = order.details.get("output"), order.details.get("external_ref")
     if output is None and not reference:
         raise refused("external_ref", "give the provider's reference, or the output of the step")
     value = output if output is not None else {"external_ref": reference}
-    failure = output_error(value, workflow.steps[row.position].config.get("output_schema"))
+    failure = output_error(value, schema)
     if failure is not None:
         raise refused("output", failure.message)
     return value

@@ -12,6 +12,7 @@ from orchestrator.models import DeadLetter, Repair, Run
 from tests.desk.documents import document
 from tests.desk.world import Caller, published
 from tests.engine import probes
+from workflows_app import repairing
 
 pytestmark = pytest.mark.django_db
 
@@ -164,7 +165,7 @@ def test_many_are_counted_first_and_then_retried(shop: Caller, failed: Run, carr
     fails(shop, carried, "k-2")
     wanted = {"filter": {"service": "shop"}, "reason": "the shop is up again"}
     dry = shop.post("/v1/dead-letters/retry", {**wanted, "dry_run": True})
-    assert dry.body == {"count": 2, "dry_run": True, "results": []}
+    assert dry.body == {"count": 2, "dry_run": True, "results": [], "next": None}
     assert Run.objects.filter(state="failed").count() == 2
 
     done = carried(lambda: shop.post("/v1/dead-letters/retry", wanted, key="bulk"))
@@ -206,6 +207,50 @@ def test_ids_or_a_filter_not_both_and_not_neither(shop: Caller) -> None:
 def test_an_unknown_action_is_refused_by_the_engine_too(failed: Run) -> None:
     with pytest.raises(InvalidRequest):
         engine.repair_run(failed.id, action="explode", reason="r", actor="me", token="t")
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({"action": "resume", "scope": "[3]"}, "/scope"),
+        ({"action": "skip_step", "scope": "[3]"}, "/scope"),
+        ({"action": "retry_step", "effect_key": "pay:1"}, "/effect_key"),
+        ({"action": "retry_step", "from_sequence": 3}, "/from_sequence"),
+        ({"action": "resume", "with_dependents": True}, "/with_dependents"),
+        ({"action": "settle_effect", "outcome": "not_applied", "output": {}}, "/output"),
+    ],
+)
+def test_a_field_that_the_action_would_not_look_at_is_refused(
+    shop: Caller, failed: Run, body: dict[str, Any], pointer: str
+) -> None:
+    answer = ask(shop, failed, **body)
+
+    assert (answer.status, answer.pointers) == (422, [pointer])
+    assert not Repair.objects.exists()
+
+
+def test_letters_that_are_refused_do_not_bar_the_way_of_those_behind(
+    shop: Caller, carried: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repairing, "MOST_AT_ONCE", 2)
+    broken = {"a": {**FLAKY, "service": "shop"}, "b": SAY}
+    published(document("lax", on_error="continue", steps=broken))
+    published(document("flaky", steps=broken))
+    for n in range(2):  # what has been gone over cannot be retried
+        probes.forget()
+        run = carried(lambda n=n: shop.started("lax", key=f"l-{n}"))
+        run.refresh_from_db()
+        assert run.state == "completed"
+    probes.forget()
+    fails(shop, carried, "f-1")
+    body: dict[str, Any] = {"filter": {"service": "shop"}, "reason": "r"}
+
+    first = shop.post("/v1/dead-letters/retry", body, key="1").body
+    assert [each["status"] for each in first["results"]] == ["refused", "refused"]
+    again = shop.post("/v1/dead-letters/retry", {**body, "after": first["next"]}, key="1").body
+
+    assert [each["status"] for each in again["results"]] == ["retried"]
+    assert again["next"] is None
 
 
 # -- what a person settles, and the ledger ---------------------------------------------------------

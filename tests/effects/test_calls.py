@@ -169,6 +169,21 @@ def test_a_call_that_died_is_settled_by_a_person_and_the_body_goes_on(
     sound(run_id)
 
 
+def test_what_a_call_answered_need_not_look_like_the_answer_of_its_step(carrier: Carrier) -> None:
+    probes.hooks["pay"] = lambda ctx: (_ for _ in ()).throw(ConnectionError("cut"))
+    run = run_with(carrier, both, output_schema={"type": "array"})
+    assert state(run) == "waiting"
+    del probes.hooks["pay"]
+
+    engine.repair_run(
+        run.pk, action="settle_effect", token="t", actor="user:op", reason="looked it up",
+        details={"effect_key": "pay:1", "outcome": "applied", "external_ref": "R-1"},
+    )  # fmt: skip
+    carrier.run_all()
+
+    assert output(run)["a"] == ["R-1", "ref pay:2"]
+
+
 def test_a_call_that_can_be_looked_up_is(carrier: Carrier) -> None:
     probes.hooks["ask"] = probes.die
     probes.hooks["body"] = lambda ctx: ctx.call_tool("calls_test.ask", {"cents": 1}, "ask:1")

@@ -71,6 +71,9 @@ class BulkAnswer(Answer):
     count: int
     dry_run: bool
     results: list[RetriedAnswer]
+    next: Annotated[
+        int | None, Field(description="Send it as `after` to go on; null: these were all.")
+    ]
 
 
 class LettersView(APIView):
@@ -118,8 +121,8 @@ class RetryLettersView(APIView):
     def post(self, request: Request) -> Response:
         """Retry those of `ids`, or the open ones that fit `filter`, oldest first.
 
-        At most 100 in one call; call again with a new key while `count` is more. `dry_run` gives
-        the count. Each is a repair of its own: one that is refused says why, and stays open.
+        At most 100 in one call; call again with `next` as `after` while it is not null. `dry_run`
+        gives the count. Each is a repair of its own: one that is refused says why, and stays open.
         """
         body = RetryBody.read(request.data)
         token = "" if body.dry_run else read_key(request.headers.get("Idempotency-Key"))
@@ -136,7 +139,8 @@ class RetryLettersView(APIView):
             }
             for each in done.results
         ]
-        return Response({"count": done.count, "dry_run": body.dry_run, "results": results})
+        answer = {"count": done.count, "dry_run": body.dry_run, "results": results}
+        return Response({**answer, "next": done.next})
 
 
 class SettleLetterView(APIView):
