@@ -42,11 +42,13 @@ class Failed:
     usage: Usage = field(default_factory=Usage)
 
     def __post_init__(self) -> None:
-        wish = self.retry_after
-        if wish is None:
-            return
-        is_wish = isinstance(wish, int | float) and math.isfinite(wish) and wish >= 0
-        object.__setattr__(self, "retry_after", min(wish, MAX_WISH_S) if is_wish else None)
+        object.__setattr__(self, "retry_after", _wish(self.retry_after))
+
+
+def _wish(value: object) -> float | None:
+    if not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        return None
+    return min(value, MAX_WISH_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
