@@ -17,9 +17,9 @@ from orchestrator.core.schemas import compile_schema
 from orchestrator.core.snapshot import Snapshot
 from orchestrator.core.states import RunState
 from orchestrator.engine import writing
+from orchestrator.engine.change import Change
 from orchestrator.engine.settled import Settled
 from orchestrator.engine.values import Values
-from orchestrator.engine.writing import Change
 from orchestrator.models import moves
 from orchestrator.models.rows import RunRow
 

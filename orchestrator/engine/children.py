@@ -11,8 +11,8 @@ from orchestrator.core.outcomes import Failed, StartChild
 from orchestrator.core.undo_steps import UNDO
 from orchestrator.engine.births import Birth, check_input, conceive, give_birth
 from orchestrator.engine.blueprints import SELF, compiled
+from orchestrator.engine.change import Change
 from orchestrator.engine.settled import Settled
-from orchestrator.engine.writing import Change
 from orchestrator.models import Blueprint, family_rows, outbox_rows
 from orchestrator.models.rows import RunRow, StepRow
 

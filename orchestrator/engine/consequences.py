@@ -10,8 +10,8 @@ from orchestrator.core.outcomes import Failed, Outcome, StartChild, UndoChildren
 from orchestrator.core.settling import Expanded
 from orchestrator.core.states import StepState
 from orchestrator.engine import children
+from orchestrator.engine.change import Change
 from orchestrator.engine.settled import Settled
-from orchestrator.engine.writing import Change
 from orchestrator.models import attempts, timer_rows
 from orchestrator.models.rows import StepRow
 

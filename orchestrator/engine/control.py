@@ -16,11 +16,11 @@ from orchestrator.core.states import RunState
 from orchestrator.crash import Unit
 from orchestrator.engine import outbox
 from orchestrator.engine.blueprints import compiled
+from orchestrator.engine.change import Change
 from orchestrator.engine.halting import ALERT as HALTED
 from orchestrator.engine.settle import apply_change
 from orchestrator.engine.settled import Settled
 from orchestrator.engine.values import Values
-from orchestrator.engine.writing import Change
 from orchestrator.models import alert_rows, rows
 from orchestrator.models.rows import RunRow
 

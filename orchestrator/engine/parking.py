@@ -18,12 +18,12 @@ from orchestrator.core.gates import Gate
 from orchestrator.core.states import StepState
 from orchestrator.crash import Unit
 from orchestrator.engine.blueprints import compiled
+from orchestrator.engine.change import Change
 from orchestrator.engine.gates import gates_before
 from orchestrator.engine.settle import apply_change
 from orchestrator.engine.settled import Settled
 from orchestrator.engine.sweeping import each
 from orchestrator.engine.values import Values
-from orchestrator.engine.writing import Change
 from orchestrator.models import gate_rows, rows
 from orchestrator.models.gate_rows import InLine
 from orchestrator.models.rows import RunRow, StepRow

@@ -17,12 +17,12 @@ from orchestrator.core.states import RunState
 from orchestrator.crash import Unit
 from orchestrator.engine import breakers, crowding, outbox, ports
 from orchestrator.engine.blueprints import compiled
+from orchestrator.engine.change import Change
 from orchestrator.engine.effects import after_loss
 from orchestrator.engine.settle import apply_change, carry_out, decide
 from orchestrator.engine.settled import Settled
 from orchestrator.engine.sweeping import each
 from orchestrator.engine.values import Values
-from orchestrator.engine.writing import Change
 from orchestrator.models import rows, sweeps
 
 

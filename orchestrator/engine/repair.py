@@ -17,6 +17,7 @@ from orchestrator.core.states import RUN_TERMINAL, RunState, StepState
 from orchestrator.crash import Unit
 from orchestrator.engine import outbox
 from orchestrator.engine.blueprints import compiled
+from orchestrator.engine.change import Change
 from orchestrator.engine.repair_effects import settle_in_doubt
 from orchestrator.engine.repair_order import Order, RepairReport, refused
 from orchestrator.engine.repair_preview import foresee
@@ -24,7 +25,6 @@ from orchestrator.engine.repair_undo import decide_undo
 from orchestrator.engine.settle import apply_change, close_loops
 from orchestrator.engine.settled import Settled
 from orchestrator.engine.values import Values
-from orchestrator.engine.writing import Change
 from orchestrator.models import outbox_rows, repair_rows, rows, timer_rows
 from orchestrator.models.rows import RunRow, StepRow
 

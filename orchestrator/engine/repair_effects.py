@@ -13,12 +13,12 @@ from orchestrator.core.errors import NotFound, StateConflict
 from orchestrator.core.outcomes import Succeeded
 from orchestrator.core.repairing import Wish
 from orchestrator.core.states import StepState
+from orchestrator.engine.change import Change, name_of
 from orchestrator.engine.effects import effect_event, effect_move
 from orchestrator.engine.repair_order import Order, RepairReport, refused
 from orchestrator.engine.settle import apply_change, carry_out, close_loops, decide
 from orchestrator.engine.settled import Settled
 from orchestrator.engine.values import Values
-from orchestrator.engine.writing import Change, name_of
 from orchestrator.executors.json_output import output_error
 from orchestrator.models import moves, repair_rows, rows
 from orchestrator.models.repair_rows import HeldEffect

@@ -26,11 +26,11 @@ from orchestrator.core.outcomes import (
 from orchestrator.core.settling import Expanded, Fact
 from orchestrator.core.states import StepState
 from orchestrator.engine import consequences, writing
+from orchestrator.engine.change import Change, scope_of
 from orchestrator.engine.effects import effect_event, effect_move
 from orchestrator.engine.settled import Settled
 from orchestrator.engine.values import Values
 from orchestrator.engine.work import prepare, usage_of
-from orchestrator.engine.writing import Change
 from orchestrator.models import loops, rows
 from orchestrator.models.rows import RunRow, StepRow
 
@@ -226,7 +226,7 @@ def _prepare_claim(change: Change, values: Values, row: StepRow) -> None:
     elif ref in change.decision.ready and ref.item is None:
         claim_row = None
     else:
-        claim_row = rows.read_item(change.run.id, step.key, writing.scope_of(ref.item))
+        claim_row = rows.read_item(change.run.id, step.key, scope_of(ref.item))
         if claim_row is not None and ref.item is None and ref.position in change.decision.again:
             claim_row = replace(claim_row, n_retries=0, n_lost=0, round=1, previous=None)
     change.claim_row = claim_row

@@ -24,6 +24,7 @@ from orchestrator.core.states import RunState, StepState
 from orchestrator.crash import Unit, crash_point
 from orchestrator.engine import breakers, children, ending, gates, inbox, outbox, parking
 from orchestrator.engine.blueprints import compiled
+from orchestrator.engine.change import Change
 from orchestrator.engine.halting import halt
 from orchestrator.engine.leases import keeper
 from orchestrator.engine.patience import outlast
@@ -32,7 +33,7 @@ from orchestrator.engine.settle import carry_out, decide
 from orchestrator.engine.settled import Settled
 from orchestrator.engine.values import Values
 from orchestrator.engine.work import Answer, StoodStill, Work, perform, prepare, worker_name
-from orchestrator.engine.writing import Change, mark_known_rows, write
+from orchestrator.engine.writing import mark_known_rows, write
 from orchestrator.models import attempts, loops, rows
 from orchestrator.models.moves import EffectMoved, MovedOn, StaleFence
 from orchestrator.models.rows import RunRow, StepRow

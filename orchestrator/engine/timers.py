@@ -13,13 +13,13 @@ from orchestrator.core.states import StepState
 from orchestrator.crash import Unit
 from orchestrator.engine import outbox
 from orchestrator.engine.blueprints import compiled
+from orchestrator.engine.change import Change
 from orchestrator.engine.control import apply_control
 from orchestrator.engine.inbox import end_wait
 from orchestrator.engine.settle import apply_change
 from orchestrator.engine.settled import Settled
 from orchestrator.engine.sweeping import each
 from orchestrator.engine.values import Values
-from orchestrator.engine.writing import Change
 from orchestrator.models import outbox_rows, rows, sweeps
 from orchestrator.models.rows import RunRow, StepRow
 from orchestrator.models.sweeps import DueTimer

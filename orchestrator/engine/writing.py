@@ -3,58 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
-from orchestrator.clock import new_id
 from orchestrator.conf import engine_settings
 from orchestrator.core import saga
-from orchestrator.core.compiled import CompiledWorkflow, StepPlan
-from orchestrator.core.decision import Decision, EventDraft, Ref
-from orchestrator.core.effects import Course
-from orchestrator.core.states import StepState
-from orchestrator.engine import ending
+from orchestrator.core.decision import Decision, EventDraft
+from orchestrator.engine import advancing, ending
+from orchestrator.engine.change import Change, claim_of, events_of, new_rows, scope_of
 from orchestrator.engine.values import Values
-from orchestrator.engine.work import Prepared, worker_name
+from orchestrator.engine.work import worker_name
 from orchestrator.models import loops, moves, outbox_rows, repair_rows, step_moves, timer_rows
+from orchestrator.models.advance import advance
 from orchestrator.models.moves import Write
-from orchestrator.models.rows import RunRow, StepRow
-
-
-@dataclass(slots=True, kw_only=True)
-class Change:
-    """A decision on its way into the rows.
-
-    ``subject``: the step's move as documented in sql/apply.sql (filled by the caller, who knows
-    its row). ``claim_row`` is the claimed step's row when it has one already, ``prepared`` what
-    was worked out for it. ``actor`` signs the events. ``child_id``: the child run that the step
-    starts. ``passed``: the limited gate that lets the claimed step through.
-    """
-
-    run: RunRow
-    workflow: CompiledWorkflow
-    decision: Decision
-    subject: dict[str, Any] | None = None
-    claim_row: StepRow | None = None
-    prepared: Prepared | None = None
-    actor: str = ""
-    child_id: UUID | None = None
-    posted: list[int] = field(default_factory=list)
-    asked_at: float = 0.0
-    passed: str = ""
-
-
-def scope_of(index: int | None) -> str:
-    """An item's scope, ``[index]``; empty for a plain step."""
-    return "" if index is None else f"[{index}]"
-
-
-def name_of(workflow: CompiledWorkflow, ref: Ref) -> str:
-    """How the history and messages call it: the key with its scope."""
-    return workflow.steps[ref.position].key + scope_of(ref.item)
 
 
 def write(change: Change, values: Values) -> datetime:
@@ -70,6 +32,10 @@ def write(change: Change, values: Values) -> datetime:
         end = ending.final_words(decision, values, subject_cost=cost)
     if end is not None:
         decision.events.append(EventDraft(f"run.{decision.run_state}", None, end.pop("event")))
+    plain = advancing.plain_way_on(change, end)
+    if plain is not None:
+        change.asked_at = time.monotonic()
+        return _moved(change, advance(plain))
     write = Write(
         run_id=run.id,
         version=run.version,
@@ -78,14 +44,18 @@ def write(change: Change, values: Values) -> datetime:
         waiting_for=decision.waiting_for,
         end=end,
         subject=change.subject,
-        ready=_new_rows(change),
-        claim=_claim(change),
-        events=_events(change),
+        ready=new_rows(change),
+        claim=claim_of(change),
+        events=events_of(change),
         worker=worker_name(),
         lease=engine_settings().lease,
     )
     change.asked_at = time.monotonic()
-    at = moves.apply_decision(write)
+    return _moved(change, moves.apply_decision(write))
+
+
+def _moved(change: Change, at: datetime) -> datetime:
+    run, decision = change.run, change.decision
     run.version += 1
     run.state = decision.run_state
     run.snapshot = decision.snapshot
@@ -100,105 +70,9 @@ def birth_write(change: Change) -> Write:
         version=0,
         compact=decision.snapshot.pack(),
         state=decision.run_state,
-        ready=_new_rows(change),
-        events=_events(change),
+        ready=new_rows(change),
+        events=events_of(change),
     )
-
-
-def _new_rows(change: Change) -> list[dict[str, Any]]:
-    """Rows of plain steps that became READY (the one claimed at once is written by the claim)."""
-    on_the_way = {*change.decision.dispatch, *change.decision.carried}
-    return [
-        _row(change, ref) | {"queued": ref in on_the_way}
-        for ref in change.decision.ready
-        if ref.item is None and ref != change.decision.claim
-    ]
-
-
-def _row(change: Change, ref: Ref) -> dict[str, Any]:
-    step = change.workflow.steps[ref.position]
-    return {
-        "id": str(new_id()),
-        "key": step.key,
-        "scope": scope_of(ref.item),
-        "position": ref.position,
-        "index": ref.item,
-        "type": step.type,
-        "queue": step.queue,
-        "plain_timeout_s": step.timeout_s if step.is_plain_body else None,
-        "gates": own_gates(step, ref),
-    }
-
-
-def own_gates(step: StepPlan, ref: Ref) -> list[str] | None:
-    """The gates of the service and model that the work calls; a for_each itself calls nothing."""
-    calls = step.gates and (step.for_each is None or ref.item is not None)
-    return list(step.gates) if calls else None
-
-
-def _claim(change: Change) -> dict[str, Any] | None:
-    ref = change.decision.claim
-    if ref is None:
-        return None
-    prepared = change.prepared or Prepared()
-    step = change.workflow.steps[ref.position]
-    claim: dict[str, Any] = {"timeout_s": step.timeout_s, "input": prepared.input}
-    if change.passed:
-        claim["passed"] = change.passed
-    intent = prepared.effect
-    if intent is not None and intent.course in (Course.CALL, Course.DOUBT):
-        claim["effect"] = intent.intent
-    if change.claim_row is not None:
-        return claim | {"id": str(change.claim_row.id), "fence": change.claim_row.fence}
-    row = _row(change, ref)
-    change.claim_row = new_row(row, prepared)
-    return claim | row | {"new": True}
-
-
-def new_row(row: Mapping[str, Any], prepared: Prepared) -> StepRow:
-    """The row as the claim is about to write it, before its first attempt is counted."""
-    return StepRow(
-        id=UUID(row["id"]),
-        key=row["key"],
-        scope=row["scope"],
-        position=row["position"],
-        index=row["index"],
-        state=StepState.READY,
-        waiting_for="",
-        waiting_key="",
-        attempt=0,
-        n_retries=0,
-        n_lost=0,
-        round=1,
-        fence=0,
-        input=prepared.input,
-        item=None,
-        previous=None,
-        timeout_at=None,
-        started_at=None,
-        worker="",
-        queue=row["queue"],
-        gates=row["gates"],
-    )
-
-
-def _events(change: Change) -> list[tuple[str, str, dict[str, Any], str]]:
-    change.decision.record_asked()
-    drafts = change.decision.events
-    lines = [
-        (d.type, name_of(change.workflow, d.ref) if d.ref else "", d.payload, change.actor)
-        for d in drafts
-    ]
-    claim = change.decision.claim
-    if claim is not None and change.claim_row is not None:
-        payload = {"attempt": change.claim_row.attempt + 1}
-        name = name_of(change.workflow, claim)
-        lines.append(("step.started", name, payload, change.actor))
-        intent = change.prepared.effect if change.prepared is not None else None
-        if intent is not None and intent.course is Course.CALL:
-            shown = {"key": intent.key, "tool": intent.tool}
-            lines.append(("effect.intended", name, shown, change.actor))
-    return lines
 
 
 def write_beside(change: Change, values: Values) -> None:

@@ -89,19 +89,21 @@ def apply_decision(write: Write) -> datetime:
     try:
         row = fetch_prepared(_APPLY, params)
     except DatabaseError as error:
-        state = getattr(error.__cause__, "sqlstate", None)
-        if state == _MOVED_ON:
-            raise MovedOn(str(error)) from None
-        if state == _EFFECT_MOVED:
-            raise EffectMoved(str(error)) from None
-        if state == _STALE:
-            raise StaleFence(str(error)) from None
-        raise
+        raise guard_error(error) or error from None
     if row is None:
         raise InvariantBroken("orchestrator_apply returned nothing")
     crash_point("apply:after")
     at: datetime = row[0]
     return at
+
+
+_GUARDS = {_MOVED_ON: MovedOn, _EFFECT_MOVED: EffectMoved, _STALE: StaleFence}
+
+
+def guard_error(error: DatabaseError) -> OrchestratorError | None:
+    """Which guard did not hold, or None: then it is another error."""
+    kind = _GUARDS.get(getattr(error.__cause__, "sqlstate", None) or "")
+    return None if kind is None else kind(str(error))
 
 
 _BEGIN = (

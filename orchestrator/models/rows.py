@@ -12,7 +12,7 @@ from uuid import UUID
 import orjson
 from django.db import connection
 
-from orchestrator.core.errors import Unreadable
+from orchestrator.core.errors import InvariantBroken, Unreadable
 from orchestrator.core.snapshot import Snapshot, unpack
 from orchestrator.core.states import RUN_TERMINAL, RunState
 from orchestrator.crash import crash_point
@@ -267,18 +267,21 @@ class HistorySummary:
     cost_microusd: int
 
 
+_SUMMARY = (
+    "SELECT (SELECT coalesce(array_agg(step ORDER BY seq), '{}') FROM ("
+    "   SELECT step, seq FROM orchestrator_event WHERE run_id = r.id"
+    "   AND type = 'step.completed' AND step NOT LIKE '%%[%%'"
+    "   AND step NOT LIKE 'undo:%%' ORDER BY seq LIMIT 100) c),"
+    " (SELECT coalesce(jsonb_object_agg(type, n), '{}') FROM ("
+    "   SELECT type, count(*) n FROM orchestrator_event WHERE run_id = r.id"
+    "   GROUP BY type) t), r.cost_microusd FROM orchestrator_run r WHERE r.id = %s"
+)
+
+
 def read_summary(run_id: UUID) -> HistorySummary:
     """What the history says so far, in one query."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT (SELECT coalesce(array_agg(step ORDER BY seq), '{}') FROM ("
-            "   SELECT step, seq FROM orchestrator_event WHERE run_id = r.id"
-            "   AND type = 'step.completed' AND step NOT LIKE '%%[%%'"
-            "   AND step NOT LIKE 'undo:%%' ORDER BY seq LIMIT 100) c),"
-            " (SELECT coalesce(jsonb_object_agg(type, n), '{}') FROM ("
-            "   SELECT type, count(*) n FROM orchestrator_event WHERE run_id = r.id"
-            "   GROUP BY type) t), r.cost_microusd FROM orchestrator_run r WHERE r.id = %s",
-            [run_id],
-        )
-        route, counts, cost = cursor.fetchone()
+    row = fetch_prepared(_SUMMARY, [run_id])
+    if row is None:
+        raise InvariantBroken(f"run {run_id} is gone")
+    route, counts, cost = row
     return HistorySummary(list(route), _json(counts), cost)

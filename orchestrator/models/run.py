@@ -47,7 +47,7 @@ class Run(models.Model):
         Blueprint, models.PROTECT, related_name="runs", db_constraint=False
     )
     workflow = models.TextField()
-    workflow_version = models.PositiveIntegerField()
+    workflow_version = models.IntegerField()
     state = models.TextField(default=RunState.PENDING)
     waiting_for = models.TextField(default="", blank=True)
     version = models.BigIntegerField(default=0)
@@ -68,7 +68,7 @@ class Run(models.Model):
         "self", models.PROTECT, null=True, related_name="children", db_index=False
     )
     parent_step = models.UUIDField(null=True)
-    depth = models.PositiveSmallIntegerField(default=0)
+    depth = models.SmallIntegerField(default=0)
     cost_microusd = models.BigIntegerField(default=0)
     cost_unknown = models.BooleanField(default=False)
     tokens_in = models.BigIntegerField(default=0)
@@ -86,11 +86,6 @@ class Run(models.Model):
     objects = RunQuerySet.as_manager()
 
     class Meta:
-        constraints = [
-            models.CheckConstraint(
-                condition=Q(state__in=[s.value for s in RunState]), name="orchestrator_run_state"
-            ),
-        ]
         indexes = [
             models.Index(fields=["tenant", "-id"], name="orchestrator_run_list"),
             models.Index(fields=["tenant", "workflow", "-id"], name="orchestrator_run_workflow"),

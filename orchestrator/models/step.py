@@ -6,7 +6,6 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
 
-from orchestrator.core.states import StepState
 from orchestrator.models.run import Run
 
 
@@ -31,27 +30,27 @@ class Step(models.Model):
     )
     key = models.TextField()
     scope = models.TextField(default="", blank=True)
-    position = models.PositiveIntegerField()
-    index = models.PositiveIntegerField(null=True)
+    position = models.IntegerField()
+    index = models.IntegerField(null=True)
     type = models.TextField()
     queue = models.TextField()
     state = models.TextField()
     waiting_for = models.TextField(default="", blank=True)
     waiting_key = models.TextField(default="", blank=True)
     why = models.TextField(default="", blank=True)
-    attempt = models.PositiveIntegerField(default=0)
-    n_retries = models.PositiveIntegerField(default=0)
-    n_lost = models.PositiveIntegerField(default=0)
-    round = models.PositiveIntegerField(default=1)
+    attempt = models.IntegerField(default=0)
+    n_retries = models.IntegerField(default=0)
+    n_lost = models.IntegerField(default=0)
+    round = models.IntegerField(default=1)
     fence = models.BigIntegerField(default=0)
     worker = models.TextField(default="", blank=True)
     lease_until = models.DateTimeField(null=True)
     timeout_at = models.DateTimeField(null=True)
     plain_timeout_s = models.FloatField(null=True)
     dispatched_at = models.DateTimeField(null=True)
-    n_dispatched = models.PositiveIntegerField(default=0)
+    n_dispatched = models.IntegerField(default=0)
     item = models.JSONField(null=True)
-    items_total = models.PositiveIntegerField(null=True)
+    items_total = models.IntegerField(null=True)
     input = models.JSONField(null=True)
     output = models.JSONField(null=True)
     previous = models.JSONField(null=True)
@@ -70,9 +69,6 @@ class Step(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["run", "key", "scope"], name="orchestrator_step_once"),
-            models.CheckConstraint(
-                condition=Q(state__in=[s.value for s in StepState]), name="orchestrator_step_state"
-            ),
         ]
         indexes = [
             models.Index(

@@ -128,7 +128,8 @@ def is_commit(sql: str) -> bool:
     """Whether the statement makes something durable: COMMIT, or the engine's own hot statements
     (which commit by themselves when no transaction is open)."""
     words = sql.lstrip().upper()
-    hot = ("ORCHESTRATOR_APPLY", "ORCHESTRATOR_BEGIN", "ORCHESTRATOR_TAKE")
+    names = ("APPLY", "ADVANCE", "BEGIN", "TAKE")
+    hot = [f"ORCHESTRATOR_{name}" for name in names]
     return words.startswith("COMMIT") or any(f"{name}(" in words for name in hot)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 APPLY = "orchestrator/models/sql/apply.sql"
+ADVANCE = "orchestrator/models/sql/advance.sql"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tests.drill.guarding.guard import APPLY, Cut, Guard
+from tests.drill.guarding.guard import ADVANCE, APPLY, Cut, Guard
 
 HERE = "tests/engine/test_guards.py::"
 EFFECT = "tests/engine/test_effect_guards.py::"
+PLAIN = "tests/engine/test_advance.py::"
 
 OWNER_GUARDS = (
     Guard(
@@ -23,6 +24,32 @@ OWNER_GUARDS = (
             "tests/engine/test_recovery.py"
             "::test_a_late_result_while_the_other_worker_still_works_changes_nothing",
         ),
+    ),
+    Guard(
+        name="fence on the plain way",
+        what="the lean statement settles a step only with the fence of its claim",
+        cuts=(Cut(ADVANCE, " AND fence = p_fence;", ";"),),
+        tests=(f"{PLAIN}test_an_advance_with_an_older_fence_changes_nothing",),
+    ),
+    Guard(
+        name="state on the plain way",
+        what="the lean statement settles a step only while it runs",
+        cuts=(
+            Cut(ADVANCE, "AND run_id = p_run AND state = 'running' AND", "AND run_id = p_run AND"),
+        ),
+        tests=(f"{PLAIN}test_an_advance_of_a_step_that_does_not_run_changes_nothing",),
+    ),
+    Guard(
+        name="version on the plain way",
+        what="the lean statement writes only over the version that its decision was made from",
+        cuts=(Cut(ADVANCE, "AND version = p_version AND state", "AND state"),),
+        tests=(f"{PLAIN}test_an_advance_from_an_older_version_of_the_run_changes_nothing",),
+    ),
+    Guard(
+        name="running on the plain way",
+        what="the lean statement carries on no run that is paused, ending or over",
+        cuts=(Cut(ADVANCE, "version = p_version AND state = 'running'", "version = p_version"),),
+        tests=(f"{PLAIN}test_an_advance_of_a_run_that_does_not_run_changes_nothing",),
     ),
     Guard(
         name="fence from the clock",
