@@ -1,6 +1,7 @@
-"""The face for people who write tools.
+"""The face for people who write tools and workflows.
 
-Here live the ``@tool`` decorator, what a tool receives and what it may raise. Imports ``core``
+Here live the ``@tool`` decorator, what a tool receives and what it may raise, and ``Workflow``,
+the builder of documents. Imports ``core``
 only: no Django, no database, no network, so that an author's module stays easy to test.
 """
 
@@ -16,19 +17,25 @@ from orchestrator.authoring.errors import (
     ToolError,
     Transient,
     UnknownTool,
+    WorkflowError,
 )
+from orchestrator.authoring.python_text import to_python
+from orchestrator.authoring.references import Expr, StepRef, cel, need
 from orchestrator.authoring.registry import ToolRegistry, registry, tool
 from orchestrator.authoring.spec import ToolSpec
+from orchestrator.authoring.workflow import Workflow, Written
 from orchestrator.core.comparing import Listed
 
 __all__ = [
     "ArgumentMismatch",
     "DuplicateTool",
     "EffectInDoubt",
+    "Expr",
     "LeaseLost",
     "Listed",
     "Permanent",
     "RateLimited",
+    "StepRef",
     "ToolContext",
     "ToolDefinitionError",
     "ToolError",
@@ -36,6 +43,12 @@ __all__ = [
     "ToolSpec",
     "Transient",
     "UnknownTool",
+    "Workflow",
+    "WorkflowError",
+    "Written",
+    "cel",
+    "need",
     "registry",
+    "to_python",
     "tool",
 ]

@@ -87,3 +87,18 @@ class UnknownTool(OrchestratorError):
     """No tool of that name is registered in this process."""
 
     code = "unknown_tool"
+
+
+class WorkflowError(OrchestratorError):
+    """A workflow written in Python cannot be a document; found where it is written.
+
+    ``file`` and ``line`` say where, as far as that is known.
+    """
+
+    code = "workflow_definition"
+
+    def __init__(self, message: str, *, file: str = "", line: int | None = None) -> None:
+        super().__init__(f"{file}:{line}: {message}" if file else message)
+        self.words = message
+        self.file = file
+        self.line = line

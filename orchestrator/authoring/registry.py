@@ -43,6 +43,11 @@ class ToolRegistry:
                 "tools.py of an installed app"
             ) from None
 
+    def name_of(self, function: Callable[..., Any]) -> str | None:
+        """The name under which ``function`` is registered; None when it is no tool."""
+        found = (name for name, spec in self._specs.items() if spec.function is function)
+        return next(found, None)
+
     def names(self) -> tuple[str, ...]:
         """All names, sorted."""
         return tuple(sorted(self._specs))

@@ -156,6 +156,12 @@ class YamlText:
         return value
 
 
+def reads_as_text(text: str) -> bool:
+    """Whether a plain word (without quotes) is read as just this text."""
+    value, found = _plain_value(text)
+    return found is None and value == text and isinstance(value, str)
+
+
 def _plain_value(text: str) -> tuple[Any, tuple[str, str] | None]:
     """A plain word by the core schema of YAML 1.2, and what is wrong with it."""
     if text in _WORDS:
