@@ -10,9 +10,11 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from orchestrator.authoring import Workflow, WorkflowError
 from orchestrator.core.errors import InvalidRequest, OrchestratorError
 from orchestrator.core.problems import Problem
 from orchestrator.models import Event
+from workflows_app.discovery import find_workflows
 from workflows_app.models import Tenant
 from workflows_app.principal import ALL_SCOPES, Principal
 from workflows_app.publishing import JSON, YAML
@@ -40,6 +42,34 @@ def tenant_of(options: dict[str, Any]) -> str:
     if len(slugs) > 1:
         raise CommandError(f"There are several tenants, name one: --tenant {'|'.join(slugs)}")
     return slugs[0] if slugs else Tenant.ensure(DEFAULT_TENANT).slug
+
+
+def add_apps(parser: ArgumentParser) -> None:
+    """The option ``--app``."""
+    parser.add_argument(
+        "--app", action="append", default=[], metavar="LABEL", help="only this app's workflows.py"
+    )
+
+
+def written_workflows(options: dict[str, Any]) -> list[Workflow] | None:
+    """The workflows that installed apps hold in Python; None when files are named instead.
+
+    CommandError when both are named, one of them is wrong, or there is none.
+    """
+    if options["files"]:
+        if options["app"]:
+            raise CommandError("Name files or --app, not both.")
+        return None
+    try:
+        found = find_workflows(options["app"])
+    except WorkflowError as error:
+        raise CommandError(str(error)) from error
+    if not found:
+        raise CommandError(
+            "No workflow was found: name a FILE, or put a Workflow into the workflows.py of an"
+            " installed app."
+        )
+    return [each.flow for each in found]
 
 
 def operator(tenant: str) -> Principal:
