@@ -125,11 +125,11 @@ class Workflow:
         if not isinstance(key, str):
             raise _at(place, f"a step's key is text, not {type(key).__name__}")
         if key in self._places:
-            first = self._places[key]
+            earlier = self._places[key]
             raise _at(
                 place,
-                f'{self.name} has a step "{key}" already ({first.file}:{first.line}): give one of'
-                " them another key.",
+                f'{self.name} has a step "{key}" already ({earlier.file}:{earlier.line}): give'
+                " one of them another key.",
             )
         named = _named(block, known, place, f'{kind}("{key}")')
         self._steps[key] = {"type": kind, **_plain(first | named, place, self)}

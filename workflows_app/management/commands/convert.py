@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,15 @@ from workflows_app import publishing
 from workflows_app.discovery import find_workflows
 from workflows_app.management.terminal import problem_lines, read_document
 
-WRITERS = {
+
+def _to_json(value: Any) -> str:
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n"
+
+
+WRITERS: dict[str, Callable[[Any], str]] = {
     "python": to_python,
     "yaml": to_yaml,
-    "json": lambda value: orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n",
+    "json": _to_json,
 }
 
 
