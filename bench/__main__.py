@@ -12,7 +12,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 
 from bench.marks import FILE_VARIABLE
-from bench.options import FIGURES, add_options, unknown_names
+from bench.options import FIGURES, ROUTES, add_options, unknown_names
 from config import embedded
 from config.env import BASE_DIR
 
@@ -49,6 +49,7 @@ def _measure(folder: Path, running: embedded.Urls) -> int:
         "BROKER_URL": running.broker_url,
         "DATA_DIR": str(folder),
         "EXTRA_APPS": "bench",
+        "ORCHESTRATOR_QUEUE_ROUTES": ROUTES,
         "TASK_EVENTS": "0",
         "LOG_LEVEL": "WARNING",
         FILE_VARIABLE: str(folder / "marks"),

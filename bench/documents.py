@@ -12,12 +12,25 @@ from orchestrator.models import Blueprint
 TENANT = "bench"
 CHAIN_STEPS = 10
 WIDTH = 50
-BODIES = {"single": 1, "chain": CHAIN_STEPS, "branches": WIDTH + 2, "items": WIDTH + 2}
+MIXED_STEPS = 50
+HEAVY_EACH = 5
+HEAVY_MS = 50
+BODIES = {
+    "single": 1,
+    "chain": CHAIN_STEPS,
+    "branches": WIDTH + 2,
+    "items": WIDTH + 2,
+    "alternating": CHAIN_STEPS,
+    "mixed": MIXED_STEPS,
+    "gate": 1,
+    "timer": 1,
+}
 """How many bodies a run of each shape executes."""
+DECIDER = "user:decider"
 
 
 def register(shape: str) -> Blueprint:
-    """The blueprint of a shape: single, chain, branches or items."""
+    """The blueprint of a shape; its name is a key of ``BODIES``."""
     value = {"schema": "orchestrator/v1", "name": f"bench_{shape}", **_SHAPES[shape]()}
     document, problems = parse_document(value)
     if document is None:
@@ -42,6 +55,39 @@ def _chain() -> dict[str, Any]:
     return {"steps": {keys[0]: _noop(), **follow}}
 
 
+def is_other(shape: str, number: int) -> bool:
+    """Whether the step of that number (from 0) of a shape is for the other queue."""
+    if shape == "alternating":
+        return number % 2 == 1
+    return shape == "mixed" and number % HEAVY_EACH == HEAVY_EACH - 1
+
+
+def _alternating() -> dict[str, Any]:
+    return {"steps": _two_queues("alternating", CHAIN_STEPS, {"tool": "bench.other"})}
+
+
+def _mixed() -> dict[str, Any]:
+    heavy = {"tool": "bench.other_heavy", "input": {"milliseconds": HEAVY_MS}}
+    return {"steps": _two_queues("mixed", MIXED_STEPS, heavy)}
+
+
+def _two_queues(shape: str, count: int, other: dict[str, Any]) -> dict[str, Any]:
+    steps: dict[str, Any] = {}
+    for number in range(count):
+        needs = [f"s{number - 1}"] if number else []
+        steps[f"s{number}"] = _noop(*needs) | (other if is_other(shape, number) else {})
+    return steps
+
+
+def _gate() -> dict[str, Any]:
+    gate = {"type": "human_gate", "assignees": [DECIDER], "timeout": "24h"}
+    return {"steps": {"ask": gate, "after": _noop("ask")}}
+
+
+def _timer() -> dict[str, Any]:
+    return {"steps": {"nap": {"type": "wait", "for": "1d"}, "after": _noop("nap")}}
+
+
 def _branches() -> dict[str, Any]:
     keys = [f"b{n}" for n in range(WIDTH)]
     middle = {key: _noop("head") for key in keys}
@@ -61,4 +107,13 @@ def _items() -> dict[str, Any]:
     }
 
 
-_SHAPES = {"single": _single, "chain": _chain, "branches": _branches, "items": _items}
+_SHAPES = {
+    "single": _single,
+    "chain": _chain,
+    "branches": _branches,
+    "items": _items,
+    "alternating": _alternating,
+    "mixed": _mixed,
+    "gate": _gate,
+    "timer": _timer,
+}

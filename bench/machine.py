@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,6 +52,19 @@ def between(first: Reading, last: Reading) -> Span:
     cpu = {name: last.by_name[name] - before for name, before in first.by_name.items()}
     others = max(0.0, last.busy - first.busy - sum(cpu.values())) / wall if wall else 0.0
     return Span(wall, cpu, others, os.getloadavg()[0])
+
+
+def memory(roots: Iterable[int]) -> int:
+    """Bytes that these processes and their descendants hold for themselves (private pages)."""
+    children, todo, total = _children(), list(roots), 0
+    while todo:
+        pid = todo.pop()
+        todo.extend(children.get(pid, ()))
+        with suppress(FileNotFoundError, ProcessLookupError):
+            for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+                if line.startswith("Private_"):
+                    total += int(line.split()[1]) * 1024
+    return total
 
 
 def describe() -> str:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 
-FIGURES = ("commits", "gap", "start", "throughput", "fanout")
+FIGURES = (
+    *("commits", "gap", "start", "throughput", "fanout"),
+    *("alternating", "mixed", "parked", "timers", "standing", "history"),
+)
+TWO_QUEUES = ("alternating", "mixed")
+"""Figures that need workers of the other queue."""
+ROUTES = '[{"tool": "bench.other*", "to": ".other"}]'
+"""The installation's rule that sends some tools to a queue of their own."""
+OTHER_QUEUE = "tool.other"
 SHAPES = ("single", "chain", "branches", "items")
 
 

@@ -54,6 +54,11 @@ class Layout:
     acks_late: bool
 
     @property
+    def other_queue(self) -> str:
+        """The second queue, for chains that change it."""
+        return f"{self.queue}-other"
+
+    @property
     def task(self) -> Task[..., None]:
         """The no-op task with this layout's kind of acknowledgement."""
         return noop_late if self.acks_late else noop_early
@@ -83,6 +88,14 @@ def noop_late(key: str) -> None:
 def noop_early(key: str) -> None:
     """Do nothing, and say when."""
     began = time.monotonic_ns()
+    mark(key, began)
+
+
+@app.task(name="plain.heavy_late", acks_late=True)
+def heavy_late(key: str, milliseconds: int) -> None:
+    """Take a while, and say when."""
+    began = time.monotonic_ns()
+    time.sleep(milliseconds / 1000)
     mark(key, began)
 
 

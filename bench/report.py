@@ -23,8 +23,8 @@ class Row:
 class Figure:
     """One figure: our row against the better of plain Celery's, or against a number.
 
-    ``target`` bounds ``measure``: the ratio, or with ``as_difference`` ours less theirs, or with
-    ``as_number`` our value itself.
+    ``beside`` are rows that are shown and not compared. ``target`` bounds ``measure``: the ratio,
+    or with ``as_difference`` ours less theirs, or with ``as_number`` our value itself.
     """
 
     name: str
@@ -32,6 +32,7 @@ class Figure:
     unit: str
     ours: Row
     plain: Sequence[Row] = ()
+    beside: Sequence[Row] = ()
     more_is_better: bool = False
     as_difference: bool = False
     as_number: bool = False
@@ -74,7 +75,7 @@ def percentiles(values: Sequence[float]) -> tuple[float, float]:
 
 def table(figure: Figure) -> str:
     """The figure as lines of text."""
-    rows = [figure.ours, *figure.plain]
+    rows = [figure.ours, *figure.beside, *figure.plain]
     names = list(dict.fromkeys(name for row in rows for name in row.shown))
     head = ["", figure.unit, *names]
     body = [
@@ -99,6 +100,7 @@ def as_json(figure: Figure) -> str:
         "unit": figure.unit,
         "ours": {"value": figure.ours.value, **figure.ours.shown},
         "plain": {row.side: {"value": row.value, **row.shown} for row in figure.plain},
+        "beside": {row.side: {"value": row.value, **row.shown} for row in figure.beside},
         "reference": None if reference is None else reference.side,
         _kind(figure): figure.measure and round(figure.measure, 3),
         "target": figure.target,

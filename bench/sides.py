@@ -8,11 +8,12 @@ from typing import Protocol
 from uuid import UUID, uuid4
 
 from celery import Celery, chain, chord, group
+from celery.canvas import Signature
 from celery.utils.nodenames import gethostname, nodename
 
 from bench import documents, workers
 from bench.marks import wait_until
-from bench.plain import Layout
+from bench.plain import Layout, heavy_late
 from bench.plain import app as plain_app
 from config.celery import app as product_app
 from orchestrator import engine
@@ -98,12 +99,25 @@ class Plain:
         """The same shape as a canvas: a chain, or one task followed by a chord."""
         key = uuid4().hex
         noop = self._layout.task.si(key).set(queue=self._layout.queue)
-        if shape in ("branches", "items"):
+        if shape in ("alternating", "mixed"):
+            chain(
+                *(self._of_two(key, shape, n) for n in range(documents.BODIES[shape]))
+            ).apply_async()
+        elif shape in ("branches", "items"):
             middle = group(noop.clone() for _ in range(documents.WIDTH))
             chain(noop.clone(), chord(middle, noop.clone())).apply_async()
         else:
             chain(*(noop.clone() for _ in range(documents.BODIES[shape]))).apply_async()
         return key
+
+    def _of_two(self, key: str, shape: str, number: int) -> Signature[None]:
+        """One step of a chain over two queues."""
+        if not documents.is_other(shape, number):
+            return self._layout.task.si(key).set(queue=self._layout.queue)
+        if shape == "mixed":
+            heavy: Signature[None] = heavy_late.si(key, documents.HEAVY_MS)
+            return heavy.set(queue=self._layout.other_queue)
+        return self._layout.task.si(key).set(queue=self._layout.other_queue)
 
     def hold(self) -> None:
         """Its workers cancel their consumer."""

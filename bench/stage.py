@@ -43,6 +43,10 @@ class Stage:
         own = sum(os.times()[:2])
         return machine.Reading(reading.at, reading.busy, {**reading.by_name, "bench": own})
 
+    def memory(self) -> int:
+        """Bytes of memory that the product's workers hold of their own."""
+        return machine.memory([child.pid for child in self.processes["workers"]])
+
     def start_pulse(self) -> None:
         """The sweeps run, as in the product; nothing when they do already."""
         if not self.pulse:
@@ -66,23 +70,30 @@ class Stage:
         side.await_ends([key])
         return key
 
-    def warm_up(self, sides: Sequence[Side], shapes: Sequence[str]) -> None:
+    def warm_up(self, sides: Sequence[Side], shapes: Sequence[str], *, rounds: int = 6) -> None:
         """Imports, connections, caches and prepared plans of every pool child."""
         for side in sides:
             for shape in shapes:
-                for _ in range(6):
+                for _ in range(rounds):
                     self.run_alone(side, shape)
 
 
 @contextmanager
-def staged(folder: Path, layouts: Sequence[Layout], *, quick: bool) -> Iterator[Stage]:
-    """Workers of the product and of plain Celery's ``layouts`` for the length of the block."""
+def staged(
+    folder: Path, layouts: Sequence[Layout], *, quick: bool, two_queues: bool = False
+) -> Iterator[Stage]:
+    """Workers of the product and of plain Celery's ``layouts`` for the length of the block.
+    ``two_queues``: and one of each for a second queue."""
     path = Path(os.environ[FILE_VARIABLE])
     path.touch(mode=0o600)
     with ExitStack() as running:
         crew = Crew(folder, running)
         product = crew.product()
+        if two_queues:
+            product |= crew.product_other()
         reference = crew.plain(layouts)
+        if two_queues:
+            reference |= crew.plain_other([layout for layout in layouts if layout.acks_late])
         yield Stage(
             quick=quick,
             ours=Ours(),

@@ -1,4 +1,4 @@
-"""The no-op tool of the bench: it notes when it ran."""
+"""The tools of the bench: they note when they ran."""
 
 from __future__ import annotations
 
@@ -22,3 +22,18 @@ def numbers(ctx: ToolContext, count: int) -> list[int]:
     began = time.monotonic_ns()
     mark(ctx.run_id, began)
     return list(range(count))
+
+
+@tool("bench.other", idempotent=True)
+def other(ctx: ToolContext, **_given: Any) -> None:
+    """Do nothing, on the other queue."""
+    began = time.monotonic_ns()
+    mark(ctx.run_id, began)
+
+
+@tool("bench.other_heavy", idempotent=True)
+def other_heavy(ctx: ToolContext, milliseconds: int) -> None:
+    """Take a while, on the other queue, as a call to somebody else does."""
+    began = time.monotonic_ns()
+    time.sleep(milliseconds / 1000)
+    mark(ctx.run_id, began)

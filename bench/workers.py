@@ -6,12 +6,14 @@ import os
 import secrets
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from bench.options import OTHER_QUEUE
 from bench.plain import Layout
 from config.embedded import Child
 from config.env import BASE_DIR, QUEUE_TYPES
@@ -55,6 +57,37 @@ class Crew:
         self._await(children)
         return children
 
+    def product_other(self) -> dict[str, Child]:
+        """A worker of the product like that of the tools, for the other queue alone."""
+        like = next(group for group in parts.WORKER_GROUPS if "tool" in group.types)
+        part = parts.worker(parts.WorkerGroup("other", ("tool",), like.options), [OTHER_QUEUE])
+        name, log = "worker-other", self._folder / "worker-other.log"
+        child = ForkedChild(name=name, argv=(), log=log, run=part.run, stop_signals=_STOP)
+        children = {name: self._start(child)}
+        self._await(children)
+        return children
+
+    def plain_other(self, layouts: Sequence[Layout]) -> dict[str, Child]:
+        """One plain worker of each layout for its other queue."""
+        children = {
+            layout.other_queue: self._program(
+                layout.other_queue, _plain_argv(layout, layout.other_queue, layout.other_queue)
+            )
+            for layout in layouts
+        }
+        self._await(children)
+        return children
+
+    def client(self, shape: str, count: int) -> subprocess.Popen[str]:
+        """A process that starts ``count`` runs once a line is written to it; it says when it is
+        ready, and when it is done, in a line each."""
+        argv = [sys.executable, str(BASE_DIR / "manage.py"), "start_runs", shape, str(count)]
+        client = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=BASE_DIR
+        )
+        self._running.callback(client.kill)
+        return client
+
     def pulse(self) -> Child:
         """The loop of the sweeps, as in the product."""
         return self._program("pulse", [sys.executable, str(BASE_DIR / "manage.py"), "pulse"])
@@ -62,7 +95,7 @@ class Crew:
     def plain(self, layouts: Sequence[Layout]) -> dict[str, Child]:
         """As many plain workers of each layout as the product has for the tool queue."""
         children = {
-            name: self._program(name, _plain_argv(layout, name))
+            name: self._program(name, _plain_argv(layout, name, layout.queue))
             for layout in layouts
             for name in plain_names(layout)
         }
@@ -106,8 +139,8 @@ def tool_names() -> list[str]:
     return [group.name for group in parts.WORKER_GROUPS if "tool" in group.types]
 
 
-def _plain_argv(layout: Layout, name: str) -> list[str]:
+def _plain_argv(layout: Layout, name: str, queue: str) -> list[str]:
     words = [sys.executable, "-m", "celery", "-A", "bench.plain", "worker"]
-    words += [f"--hostname={name}@%h", f"--queues={layout.queue}", f"--pool={layout.pool}"]
+    words += [f"--hostname={name}@%h", f"--queues={queue}", f"--pool={layout.pool}"]
     words += [f"--concurrency={layout.concurrency}", f"--prefetch-multiplier={layout.prefetch}"]
     return [*words, "--without-gossip", "--without-mingle", "--loglevel=WARNING"]

@@ -21,9 +21,9 @@ def measure(stage: Stage) -> Iterator[Figure]:
     before = stage.read()
     for _ in range(3 if stage.quick else 12):
         for side in sides:
-            gaps[side.name] += _round(stage, side, 10)
+            gaps[side.name] += gaps_of(stage, side, SHAPE, 10)
     span = machine.between(before, stage.read())
-    ours, *plain = [_row(name, values) for name, values in gaps.items()]
+    ours, *plain = [row(name, values) for name, values in gaps.items()]
     yield Figure(
         name="W2 gap",
         title="end of a body to the start of the next, chain of 10, one run at a time",
@@ -35,15 +35,17 @@ def measure(stage: Stage) -> Iterator[Figure]:
     )
 
 
-def _round(stage: Stage, side: Side, runs: int) -> list[float]:
+def gaps_of(stage: Stage, side: Side, shape: str, runs: int) -> list[float]:
+    """The gaps, in ms, of so many runs one after the other."""
     gaps: list[float] = []
     for _ in range(runs):
-        key = stage.run_alone(side, SHAPE)
+        key = stage.run_alone(side, shape)
         bodies = stage.marks.by_run()[key]
         gaps += [(b.began - a.ended) / 1e6 for a, b in itertools.pairwise(bodies)]
     return gaps
 
 
-def _row(name: str, gaps: list[float]) -> Row:
+def row(name: str, gaps: list[float]) -> Row:
+    """A side's row of the table."""
     p50, p95 = percentiles(gaps)
     return Row(side=name, value=p50, shown={"p95 ms": p95, "gaps": float(len(gaps))})

@@ -23,7 +23,7 @@ def measure(stage: Stage) -> Iterator[Figure]:
     before = stage.read()
     for _ in range(25 if stage.quick else 120):
         for side in sides:
-            wait, call = _once(stage, side)
+            wait, call = once(stage, side)
             waits[side.name].append(wait)
             calls[side.name].append(call)
     span = machine.between(before, stage.read())
@@ -40,7 +40,8 @@ def measure(stage: Stage) -> Iterator[Figure]:
     )
 
 
-def _once(stage: Stage, side: Side) -> tuple[float, float]:
+def once(stage: Stage, side: Side) -> tuple[float, float]:
+    """One start after a pause: ms to the first body, and of the call alone."""
     time.sleep(PAUSE_S)
     stage.marks.skip()
     called = time.monotonic_ns()

@@ -11,7 +11,7 @@ from orchestrator.engine import breakers, holds, outbox, parking, recovery, time
 
 logger = logging.getLogger(__name__)
 
-_SWEEPS: tuple[tuple[str, Callable[[], int]], ...] = (
+SWEEPS: tuple[tuple[str, Callable[[], int]], ...] = (
     ("timers", timers.fire_due),
     ("overdue", timers.end_overdue),
     ("leases", recovery.expire_leases),
@@ -41,7 +41,7 @@ def beat_once() -> Round:
     """Run every sweep once. A sweep that meets a broken row does not stop the others; a database
     that is away raises."""
     result = Round()
-    for name, sweep in _SWEEPS:
+    for name, sweep in SWEEPS:
         try:
             result.done[name] = sweep()
         except OrchestratorError:

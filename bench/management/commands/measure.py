@@ -10,8 +10,20 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from bench import machine
-from bench.figures import commits, fanout, gap, start, throughput
-from bench.options import FIGURES, add_options
+from bench.figures import (
+    alternating,
+    commits,
+    fanout,
+    gap,
+    history,
+    mixed,
+    parked,
+    standing,
+    start,
+    throughput,
+    timers,
+)
+from bench.options import FIGURES, TWO_QUEUES, add_options
 from bench.plain import EARLY, LATE
 from bench.profiling import profile
 from bench.report import as_json, table
@@ -23,6 +35,12 @@ MEASURES = {
     "start": start.measure,
     "throughput": throughput.measure,
     "fanout": fanout.measure,
+    "alternating": alternating.measure,
+    "mixed": mixed.measure,
+    "parked": parked.measure,
+    "timers": timers.measure,
+    "standing": standing.measure,
+    "history": history.measure,
 }
 
 
@@ -46,7 +64,8 @@ class Command(BaseCommand):
         layouts = () if options["ours"] else LATE
         if "throughput" in wanted and layouts:
             layouts += EARLY
-        with staged(folder, layouts, quick=options["quick"]) as stage:
+        two_queues = any(name in TWO_QUEUES for name in wanted)
+        with staged(folder, layouts, quick=options["quick"], two_queues=two_queues) as stage:
             self._measure(stage, wanted)
 
     def _measure(self, stage: Stage, wanted: list[str] | tuple[str, ...]) -> None:
