@@ -12,7 +12,8 @@ from django.db import transaction
 
 from orchestrator.core import planning
 from orchestrator.core.decision import EventDraft, Ref
-from orchestrator.core.outcomes import Answer
+from orchestrator.core.errors import ErrorClass, StepError
+from orchestrator.core.outcomes import Answer, Failed
 from orchestrator.core.states import StepState
 from orchestrator.engine import outbox, undoing
 from orchestrator.engine.blueprints import compiled
@@ -44,7 +45,15 @@ def tell_parent(child_id: UUID, payload: dict[str, Any]) -> None:
         {"child": str(child_id), "state": child["state"]},
     )
     answer = Answer(kind="child", payload={**child, "id": str(child_id)})
-    settled, _ = end_wait(run, workflow, Values(run, workflow), row, answer, first=finished)
+    settled, _ = end_wait(
+        run,
+        workflow,
+        Values(run, workflow),
+        row,
+        answer,
+        first=finished,
+        outcome=_refused(payload),
+    )
     transaction.on_commit(settled.send)
     posted = list(settled.posted)
 
@@ -52,6 +61,14 @@ def tell_parent(child_id: UUID, payload: dict[str, Any]) -> None:
         outbox.handle(posted)
 
     transaction.on_commit(handle_posted)
+
+
+def _refused(payload: dict[str, Any]) -> Failed | None:
+    """What the child said could not be stored as its parent's: that is the step's failure."""
+    words = payload.get(outbox.REFUSED)
+    if words is None:
+        return None
+    return Failed(error=StepError(error_class=ErrorClass.PERMANENT, message=str(words)))
 
 
 @outbox.handles("child.cancel")

@@ -1,8 +1,9 @@
-"""Runs that this build cannot decide about: halted and told of, never met again and again.
+"""Runs that nobody can go on with: halted and told of, never met again and again.
 
 The stored document does not have the digest that it is kept by, or the compact state has a format
-that this build does not know. Nothing can be decided then, so nothing is: the run stands paused,
-as it is, until somebody has mended the cause and resumes it.
+that this build does not know. Nothing can be decided then, so nothing is. Or what was decided
+cannot be written, nor its failure. The run stands paused, as it is, until somebody has mended the
+cause and resumes it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import time
 from typing import Any
 from uuid import UUID
 
-from orchestrator.core.errors import Unreadable
+from orchestrator.core.errors import OrchestratorError
 from orchestrator.core.snapshot import unpack
 from orchestrator.crash import Unit
 from orchestrator.models import alert_rows, halt_rows
@@ -45,14 +46,14 @@ class _Met:
 _met = _Met()
 
 
-def halt(run_id: UUID, cause: Unreadable) -> None:
+def halt(run_id: UUID, cause: OrchestratorError) -> None:
     """Pause the run with the reason, and open an alert; at most once a minute in each process.
 
     A run that is ending stays as it is, and so does one that others hold: only the alert tells.
     """
     if not _met.is_new(run_id):
         return
-    logger.error("run %s cannot be decided about, it is halted: %s", run_id, cause)
+    logger.error("nobody can go on with run %s, it is halted: %s", run_id, cause)
     with Unit("halt"):
         found = halt_rows.lock_open(run_id)
         if found is not None:
@@ -63,7 +64,7 @@ def halt(run_id: UUID, cause: Unreadable) -> None:
         alert_rows.open_alert(
             ALERT,
             str(run_id),
-            title=f"Run {run_id} cannot be decided about and is halted: {cause}",
+            title=f"Nobody can go on with run {run_id}, it is halted: {cause}",
             detail={"cause": str(cause), "runbook": "unreadable-run"},
             severity="critical",
             run_id=run_id,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -15,8 +16,8 @@ from django.db import transaction
 
 from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import EventDraft
-from orchestrator.core.errors import InvalidRequest, NotFound, StateConflict
-from orchestrator.core.outcomes import Answer, Outcome
+from orchestrator.core.errors import InvalidRequest, NotFound, StateConflict, StepError
+from orchestrator.core.outcomes import Answer, Failed, Outcome
 from orchestrator.core.schemas import compile_schema
 from orchestrator.core.states import StepState
 from orchestrator.crash import Unit
@@ -24,6 +25,7 @@ from orchestrator.engine import outbox
 from orchestrator.engine.blueprints import compiled
 from orchestrator.engine.settle import carry_out, decide
 from orchestrator.engine.settled import Settled
+from orchestrator.engine.unwritable import Unwritable, or_refused
 from orchestrator.engine.values import Values
 from orchestrator.executors.registry import get_executor
 from orchestrator.models import moves, outbox_rows, rows, signals
@@ -55,6 +57,32 @@ def send_signal(
     InvalidRequest (``unknown_signal``, ``payload_invalid``, ``signal_id_reused``) and
     StateConflict when the run is over.
     """
+    signal = _Signal(run_id=run_id, name=name, signal_id=signal_id, payload=payload, actor=actor)
+    try:
+        return or_refused(partial(_send, signal), "what the signal brought")
+    except Unwritable as error:
+        raise _unstorable(str(error)) from None
+
+
+def _unstorable(words: str) -> InvalidRequest:
+    problem = {"pointer": "/payload", "code": "unstorable", "detail": words}
+    return InvalidRequest(words, code="unstorable", problems=[problem])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Signal:
+    """A signal as it was sent."""
+
+    run_id: UUID
+    name: str
+    signal_id: str
+    payload: Any
+    actor: str
+
+
+def _send(signal: _Signal, refused: StepError | None) -> SignalResult:
+    run_id, name, signal_id = signal.run_id, signal.name, signal.signal_id
+    payload, actor = signal.payload, signal.actor
     with Unit("signal"):
         run, workflow = _locked(run_id)
         _check_signal(workflow, name, payload)
@@ -81,7 +109,9 @@ def send_signal(
             moves.append_event(run_id, received.type, received.payload, actor)
             return SignalResult(accepted=True, applied=False, duplicate=False)
         answer = Answer(kind="signal", payload=payload)
-        state = _apply(run, workflow, row, answer, actor=actor, first=received, signal=stored)
+        state = _apply(
+            run, workflow, row, answer, actor=actor, first=received, signal=stored, refused=refused
+        )
     return SignalResult(
         accepted=True,
         applied=True,
@@ -142,28 +172,45 @@ def deliver_decision(
     """A person decided about this gate; call inside your transaction, your own row locked.
 
     True: the wait ended, or the answer is stored because the step is still on its way to waiting.
-    False: the step no longer waits for this round (expired, cancelled, run over).
+    False: the step no longer waits for this round (expired, cancelled, run over). Raises
+    InvalidRequest (``unstorable``).
     """
-    run = rows.lock_run(run_id)
-    row = rows.read_item(run_id, key, scope) if run is not None else None
-    if run is None or row is None or run.ended or row.attempt != attempt:
-        return False
-    if row.state == StepState.RUNNING:
-        signals.store(
-            run_id=run_id,
-            name=key,
-            scope=scope,
-            signal_id=str(uuid4()),
-            payload=payload,
-            payload_hash=payload_hash(payload),
-            actor=actor,
-        )
+    named = (run_id, key, scope)
+    try:
+        return or_refused(partial(_decide, named, attempt, payload, actor), "the decision")
+    except Unwritable as error:
+        raise _unstorable(str(error)) from None
+
+
+def _decide(
+    named: tuple[UUID, str, str],
+    attempt: int,
+    payload: Any,
+    actor: str,
+    refused: StepError | None,
+) -> bool:
+    run_id, key, scope = named
+    with Unit("decision"):
+        run = rows.lock_run(run_id)
+        row = rows.read_item(run_id, key, scope) if run is not None else None
+        if run is None or row is None or run.ended or row.attempt != attempt:
+            return False
+        if row.state == StepState.RUNNING:
+            signals.store(
+                run_id=run_id,
+                name=key,
+                scope=scope,
+                signal_id=str(uuid4()),
+                payload=payload,
+                payload_hash=payload_hash(payload),
+                actor=actor,
+            )
+            return True
+        if row.state != StepState.WAITING or row.waiting_for != "person":
+            return False
+        answer = Answer(kind="decision", payload=payload)
+        _apply(run, compiled(run.blueprint_id), row, answer, actor=actor, refused=refused)
         return True
-    if row.state != StepState.WAITING or row.waiting_for != "person":
-        return False
-    answer = Answer(kind="decision", payload=payload)
-    _apply(run, compiled(run.blueprint_id), row, answer, actor=actor)
-    return True
 
 
 def _apply(  # noqa: PLR0913 - the run as held, and the answer with its origin
@@ -175,10 +222,21 @@ def _apply(  # noqa: PLR0913 - the run as held, and the answer with its origin
     actor: str,
     first: EventDraft | None = None,
     signal: int | None = None,
+    refused: StepError | None = None,
 ) -> StepState:
-    """End the wait in the open transaction; what follows is sent on commit."""
+    """End the wait in the open transaction; what follows is sent on commit. ``refused``: what it
+    would be answered with could not be stored, so that it fails with this."""
     values = Values(run, workflow)
-    settled, state = end_wait(run, workflow, values, row, answer, actor=actor, first=first)
+    settled, state = end_wait(
+        run,
+        workflow,
+        values,
+        row,
+        answer,
+        actor=actor,
+        first=first,
+        outcome=None if refused is None else Failed(error=refused),
+    )
     if signal is not None:
         signals.consume(signal, row.id)
     transaction.on_commit(settled.send)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -15,13 +16,16 @@ from django.db import DatabaseError
 from django.utils.module_loading import import_string
 
 from orchestrator.conf import engine_settings
+from orchestrator.core.errors import StepError, storable
 from orchestrator.crash import Unit
+from orchestrator.engine.unwritable import or_refused, why_unwritable
 from orchestrator.models import outbox_rows
 from orchestrator.models.outbox_rows import Message
 
 logger = logging.getLogger(__name__)
 
 Handler = Callable[[UUID, dict[str, Any]], None]
+REFUSED = "refused"
 _internal: dict[str, Handler] = {}
 
 
@@ -42,7 +46,7 @@ def handle(numbers: Sequence[int]) -> int:
         try:
             done += _handle_one(number)
         except DatabaseError:
-            logger.warning("outbox message %s: the database refused; later", number, exc_info=True)
+            logger.warning("outbox message %s: the database is away; later", number, exc_info=True)
     return done
 
 
@@ -54,24 +58,31 @@ def sweep(limit: int = 100) -> int:
 def _handle_one(number: int) -> bool:
     """Lock, handle, delete; False when another worker has it. A handler that raises puts the
     message off (1 s, 2 s, … 5 min) and is heard of in the log and on the row."""
-    failure: Exception | None = None
-    message: Message | None = None
     try:
-        with Unit("outbox"):
-            message = outbox_rows.take(number)
-            if message is None:
-                return False
-            for handler in _handlers(message.topic):
-                handler(message.run_id, message.payload)
-    except DatabaseError:
-        raise
+        return or_refused(partial(_try_one, number), "what was told")
     except Exception as error:
+        if isinstance(error, DatabaseError) and why_unwritable(error) is None:
+            raise
         logger.exception("outbox message %s was not handled; it will be tried again", number)
-        failure = error
-    if failure is not None and message is not None:
-        outbox_rows.put_off(number, f"{type(failure).__name__}: {failure}")
-        return False
+        outbox_rows.put_off(number, storable(f"{type(error).__name__}: {error}"))
+    return False
+
+
+def _try_one(number: int, refused: StepError | None) -> bool:
+    with Unit("outbox"):
+        message = outbox_rows.take(number)
+        if message is None:
+            return False
+        for handler in _handlers(message.topic):
+            handler(message.run_id, _with_refusal(message, refused))
     return True
+
+
+def _with_refusal(message: Message, refused: StepError | None) -> dict[str, Any]:
+    """What a first try could not write is named to the engine's own handlers: they write that."""
+    if refused is None or message.topic not in _internal:
+        return message.payload
+    return {**message.payload, REFUSED: refused.message}
 
 
 def _handlers(topic: str) -> list[Handler]:

@@ -20,15 +20,17 @@ logger = logging.getLogger(__name__)
 PATIENCE_S = 30.0
 _PAUSE_S = (0.05, 0.5)
 _STOOD_STILL = "25P03"  # idle_in_transaction_session_timeout: Django calls it an internal error
+_TOO_MUCH = "54"  # a limit of the server: Django calls it operational, and it stays
 
 Result = TypeVar("Result")
 
 
 def is_away(error: DatabaseError | InterfaceError) -> bool:
     """Whether the database is away, or has ended this session: doing it all again may work."""
+    state = getattr(error.__cause__, "sqlstate", None) or ""
     if isinstance(error, OperationalError | InterfaceError):
-        return True
-    return getattr(error.__cause__, "sqlstate", None) == _STOOD_STILL
+        return not state.startswith(_TOO_MUCH)
+    return bool(state == _STOOD_STILL)
 
 
 def outlast(act: Callable[[], Result], *, patience_s: float = PATIENCE_S) -> Result:

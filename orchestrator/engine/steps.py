@@ -16,7 +16,7 @@ from orchestrator.conf import engine_settings
 from orchestrator.core import planning
 from orchestrator.core.admission import Lane, queued_on
 from orchestrator.core.decision import Ref
-from orchestrator.core.errors import InvariantBroken, Unreadable
+from orchestrator.core.errors import InvariantBroken, StepError, Unreadable
 from orchestrator.core.gates import Gate, passing
 from orchestrator.core.outcomes import Failed, Outcome, StartChild, UndoChildren, Waiting
 from orchestrator.core.settling import Expanded
@@ -27,12 +27,20 @@ from orchestrator.engine.blueprints import compiled
 from orchestrator.engine.change import Change
 from orchestrator.engine.halting import halt
 from orchestrator.engine.leases import keeper
-from orchestrator.engine.patience import outlast
 from orchestrator.engine.ports import LaneControl
 from orchestrator.engine.settle import carry_out, decide
 from orchestrator.engine.settled import Settled
+from orchestrator.engine.unwritable import Unwritable, or_refused, settle_or_fail
 from orchestrator.engine.values import Values
-from orchestrator.engine.work import Answer, StoodStill, Work, perform, prepare, worker_name
+from orchestrator.engine.work import (
+    Answer,
+    Prepared,
+    StoodStill,
+    Work,
+    perform,
+    prepare,
+    worker_name,
+)
 from orchestrator.engine.writing import mark_known_rows, write
 from orchestrator.models import attempts, loops, rows
 from orchestrator.models.moves import EffectMoved, MovedOn, StaleFence
@@ -46,12 +54,14 @@ _NEVER_ALONE = (Waiting, StartChild, UndoChildren, Failed)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What a message asks for: a step of a run, and what its canvas brings later by itself."""
+    """What a message asks for: a step of a run, and what its canvas brings later by itself.
+    ``refused``: its input could not be stored, so it is claimed to fail with this."""
 
     run_id: UUID
     key: str
     scope: str = ""
     carried: Collection[str] = ()
+    refused: StepError | None = None
 
 
 def run_step(order: Order, control: LaneControl) -> int:
@@ -62,8 +72,10 @@ def run_step(order: Order, control: LaneControl) -> int:
     and the lease or the READY sweep finds the step again.
     """
     try:
-        work = claim(order)
-    except Unreadable as cause:
+        work = or_refused(
+            lambda refused: claim(replace(order, refused=refused)), "the step's input"
+        )
+    except (Unreadable, Unwritable) as cause:
         halt(order.run_id, cause)
         return 0
     count = 0
@@ -83,7 +95,7 @@ def run_step(order: Order, control: LaneControl) -> int:
             takes_next=engine_settings().fuse and control.takes_next(partial(_own_messages, work)),
             carried=order.carried,
         )
-        work = outlast(partial(settle, work, answer, lane))
+        work = settle_or_fail(settle, work, answer, lane)
         _tell_service(done, answer)
     return count
 
@@ -152,7 +164,7 @@ def _claim_read(order: Order) -> Work | None:
         return _taken(order, taken, taken.at, taken.fence, asked_at)
     if taken.run.snapshot.running > 0:
         raise _Crowded
-    return _claim_found((taken.run, taken.step))
+    return _claim_found((taken.run, taken.step), order.refused)
 
 
 def _taken(
@@ -194,12 +206,10 @@ def _taken(
 def _claim_locked(order: Order) -> Work | None:
     run = rows.lock_run(order.run_id)
     row = rows.read_item(order.run_id, order.key, order.scope) if run is not None else None
-    return None if run is None or row is None else _claim_found((run, row))
+    return None if run is None or row is None else _claim_found((run, row), order.refused)
 
 
-def _claim_found(found: tuple[RunRow, StepRow] | None) -> Work | None:
-    if found is None:
-        return None
+def _claim_found(found: tuple[RunRow, StepRow], refused: StepError | None) -> Work | None:
     run, row = found
     if run.ended or row.state != StepState.READY:
         return None
@@ -213,7 +223,10 @@ def _claim_found(found: tuple[RunRow, StepRow] | None) -> Work | None:
     values = Values(run, workflow)
     change = Change(run=run, workflow=workflow, decision=decision, claim_row=row)
     change.passed = row.passed
-    change.prepared = prepare(values, workflow.steps[row.position], row)
+    if refused is not None:
+        change.prepared = Prepared(error=refused)
+    else:
+        change.prepared = prepare(values, workflow.steps[row.position], row)
     settled = Settled(
         run=run,
         workflow=workflow,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from uuid import UUID
 
 from orchestrator.core import planning
@@ -19,6 +20,7 @@ from orchestrator.engine.inbox import end_wait
 from orchestrator.engine.settle import apply_change
 from orchestrator.engine.settled import Settled
 from orchestrator.engine.sweeping import each
+from orchestrator.engine.unwritable import or_refused
 from orchestrator.engine.values import Values
 from orchestrator.models import outbox_rows, rows, sweeps
 from orchestrator.models.rows import RunRow, StepRow
@@ -34,6 +36,10 @@ def fire_due(limit: int = 200) -> int:
 
 def _fire(timer: DueTimer) -> bool:
     """False when another sweep is at it, or an answer came first."""
+    return or_refused(partial(_try, timer), "what the end of the wait means")
+
+
+def _try(timer: DueTimer, refused: StepError | None) -> bool:
     with Unit("timer"):
         run = rows.lock_run(timer.run_id, skip_locked=True)
         if run is None or not sweeps.is_due(timer.id):
@@ -42,7 +48,10 @@ def _fire(timer: DueTimer) -> bool:
         row = rows.read_step(timer.step_id)
         if row is None or run.ended:
             return False
-        settled = _wake(run, row) if timer.kind in ("retry", "repeat") else _expire(run, row)
+        if timer.kind in ("retry", "repeat"):
+            settled = _wake(run, row)
+        else:
+            settled = _expire(run, row, refused)
     if settled is None:
         return False
     settled.send()
@@ -76,14 +85,14 @@ def _wake(run: RunRow, row: StepRow) -> Settled | None:
     return settled
 
 
-def _expire(run: RunRow, row: StepRow) -> Settled | None:
+def _expire(run: RunRow, row: StepRow, refused: StepError | None) -> Settled | None:
     """A wait has reached its due time: the executor says what that means."""
     if row.state != StepState.WAITING:
         return None
     workflow = compiled(run.blueprint_id)
     fired = EventDraft("timer.fired", Ref(row.position, row.index), {"kind": "wait"})
-    outcome = None
-    if row.waiting_for == "child":
+    outcome = None if refused is None else Failed(error=refused)
+    if outcome is None and row.waiting_for == "child":
         message = "the child workflow did not end in time"
         outcome = Failed(error=StepError(error_class=ErrorClass.TIMEOUT, message=message))
     settled, state = end_wait(

@@ -122,7 +122,14 @@ def prepare(values: Values, step: StepPlan, row: StepRow | None) -> Prepared:
         failure = StepError(error_class=ErrorClass.CONDITION_ERROR, message=str(error))
     except _BadInput as error:
         failure = StepError(error_class=ErrorClass.SCHEMA_ERROR, message=str(error))
+    except _NO_VALUE as error:  # of the values, not of the database: it would be the same each time
+        logger.exception("the input of step %s of run %s", step.key, values.run.id)
+        message = f"its input cannot be worked out ({type(error).__name__})"
+        failure = StepError(error_class=ErrorClass.PERMANENT, message=message)
     return Prepared(error=failure)
+
+
+_NO_VALUE = (ArithmeticError, RecursionError, TypeError, ValueError)
 
 
 def _plan_effect(

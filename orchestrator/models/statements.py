@@ -10,10 +10,19 @@ import orjson
 from django.db import connection, transaction
 from psycopg import Cursor
 
+MAX_JSON_BYTES = 200_000_000  # jsonb itself ends at 256 MB, and a message at 1 GB
+
+
+class TooLarge(ValueError):
+    """JSON that PostgreSQL would refuse, or end the session over."""
+
 
 def dumps(value: Any) -> str:
-    """The value as JSON text, for a ``%s::jsonb`` place."""
-    return orjson.dumps(value).decode()
+    """The value as JSON text, for a ``%s::jsonb`` place. Raises TooLarge."""
+    text = orjson.dumps(value)
+    if len(text) > MAX_JSON_BYTES:
+        raise TooLarge(f"{len(text)} bytes of JSON are more than the database holds")
+    return text.decode()
 
 
 def fetch_prepared(sql: str, params: Sequence[Any]) -> tuple[Any, ...] | None:

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 from orchestrator.authoring import Permanent, RateLimited, ToolContext, Transient, tool
-from orchestrator.core.outcomes import Outcome
+from orchestrator.core.outcomes import Answer, Outcome
 from orchestrator.executors.base import StepContext
+from orchestrator.executors.sub_workflow import SubWorkflowExecutor
 from orchestrator.executors.wait import WaitExecutor
+from orchestrator.models import outbox_rows
 
 
 class Killed(BaseException):
@@ -19,12 +21,14 @@ class Killed(BaseException):
 
 calls: Counter[str] = Counter()
 hooks: dict[str, Callable[[ToolContext], Any]] = {}
+wild: dict[str, Outcome] = {}
 _lock = threading.Lock()
 
 
 def forget() -> None:
     calls.clear()
     hooks.clear()
+    wild.clear()
 
 
 def die(ctx: ToolContext) -> None:
@@ -96,6 +100,28 @@ def hook(ctx: ToolContext, name: str, value: Any = None) -> Any:
     """Runs what the test put there, in the middle of the body."""
     result = hooks[name](ctx)
     return value if result is None else result
+
+
+class Wild(WaitExecutor):
+    """An executor that answers what the test says: as a body, and when its wait is over."""
+
+    def execute(self, context: StepContext) -> Outcome:
+        return wild["execute"]
+
+    def resume(self, config: Any, answer: Answer, *, upstream: Any) -> Outcome:
+        return wild["resume"]
+
+
+class WildChild(SubWorkflowExecutor):
+    """A child's end becomes what the test says."""
+
+    def resume(self, config: Any, answer: Answer, *, upstream: Any) -> Outcome:
+        return wild["resume"]
+
+
+def spill(run_id: Any, payload: Any) -> None:
+    """A subscriber that stores what cannot be stored."""
+    outbox_rows.post("spilt", run_id, {"n": "a\x00b"})
 
 
 class Rude(WaitExecutor):

@@ -117,8 +117,8 @@ DOOR_GUARDS = (
             Cut(
                 "orchestrator/engine/inbox.py",
                 'if row.state != StepState.WAITING or row.waiting_for != "person":\n'
-                "        return False",
-                "if row.attempt < 0:\n        return False",
+                "            return False",
+                "if row.attempt < 0:\n            return False",
             ),
         ),
         tests=(f"{HERE}test_the_engine_takes_one_decision_for_a_gate_whoever_brings_it",),

@@ -160,8 +160,8 @@ SWEEP_GUARDS = (
         cuts=(
             Cut(
                 "orchestrator/engine/outbox.py",
-                'with Unit("outbox"):\n            message = outbox_rows.take(number)\n',
-                'message = outbox_rows.take(number)\n        with Unit("outbox"):\n',
+                'with Unit("outbox"):\n        message = outbox_rows.take(number)\n',
+                'message = outbox_rows.take(number)\n    with Unit("outbox"):\n',
             ),
         ),
         tests=(f"{HERE}test_a_message_whose_handler_died_is_still_there",),

@@ -207,6 +207,25 @@ OWNER_GUARDS = (
         ),
     ),
     Guard(
+        name="poison write",
+        what="what the database refuses because of a value becomes the step's failure",
+        cuts=(
+            Cut(
+                "orchestrator/engine/unwritable.py",
+                '_OF_VALUES = ("22", "23", "54")',
+                "_OF_VALUES: tuple[str, ...] = ()",
+            ),
+        ),
+        tests=(
+            "tests/engine/test_unwritable.py"
+            "::test_an_answer_that_cannot_be_written_fails_its_step_at_once",
+            "tests/engine/test_unwritable.py"
+            "::test_a_childs_end_that_cannot_be_written_fails_its_parents_step",
+            "tests/engine/test_unwritable.py"
+            "::test_a_step_that_cannot_even_be_claimed_halts_its_run",
+        ),
+    ),
+    Guard(
         name="late result of a cancelled step",
         what="cancelling a running item or step takes its fence",
         cuts=(
