@@ -10,6 +10,7 @@ from orchestrator.engine.change import Change, events_of, fresh_row
 from orchestrator.engine.work import Prepared, worker_name
 from orchestrator.models import direct
 from orchestrator.models.advance import Advance
+from orchestrator.models.statements import encoded
 
 _PLAIN_MOVE = frozenset({"id", "from", "fence", "to", "cost", "output", "error", "input"})
 
@@ -71,7 +72,7 @@ def _as_advance(change: Change) -> Advance:
         fence=move["fence"],
         done=done,
         output=move["output"],
-        owed=orjson.dumps(move["input"]) if "input" in move else None,
+        owed=encoded(move["input"]) if "input" in move else None,
         next_id=claim_row.id,
         key=claim_row.key,
         position=claim_row.position,

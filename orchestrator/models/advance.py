@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-import orjson
 from django.db import DatabaseError
 
 from orchestrator.core.errors import InvariantBroken
 from orchestrator.crash import crash_point
 from orchestrator.models import direct
 from orchestrator.models.moves import guard_error
+from orchestrator.models.statements import encoded
 
 _PLACES = 19
 _ADVANCE = direct.DirectStatement(
@@ -68,7 +68,7 @@ def advance(move: Advance) -> datetime:
         move.step_id.encode(),
         b"%d" % move.fence,
         move.done.encode(),
-        orjson.dumps(move.output),
+        encoded(move.output),
         move.owed,
         move.next_id.bytes,
         move.key.encode(),
@@ -76,20 +76,23 @@ def advance(move: Advance) -> datetime:
         move.type.encode(),
         move.queue.encode(),
         b"%r" % move.timeout_s,
-        orjson.dumps(move.input),
+        encoded(move.input),
         None if move.gates is None else _text_array(move.gates),
         move.events,
         move.worker.encode(),
         b"%f seconds" % move.lease.total_seconds(),
     ]
-    crash_point("apply:before")
+    crash_point("advance:before")
     try:
         at = _ADVANCE.fetch(values)
     except DatabaseError as error:
-        raise guard_error(error) or error from None
+        guard = guard_error(error)
+        if guard is None:
+            raise
+        raise guard from None
     if at is None:
         raise InvariantBroken("orchestrator_advance returned nothing")
-    crash_point("apply:after")
+    crash_point("advance:after")
     return _EPOCH + timedelta(microseconds=_INT8.unpack(at)[0])
 
 

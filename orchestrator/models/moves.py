@@ -89,7 +89,10 @@ def apply_decision(write: Write) -> datetime:
     try:
         row = fetch_prepared(_APPLY, params)
     except DatabaseError as error:
-        raise guard_error(error) or error from None
+        guard = guard_error(error)
+        if guard is None:
+            raise  # with its cause: the SQLSTATE tells whether it may be tried again
+        raise guard from None
     if row is None:
         raise InvariantBroken("orchestrator_apply returned nothing")
     crash_point("apply:after")

@@ -17,12 +17,17 @@ class TooLarge(ValueError):
     """JSON that PostgreSQL would refuse, or end the session over."""
 
 
-def dumps(value: Any) -> str:
-    """The value as JSON text, for a ``%s::jsonb`` place. Raises TooLarge."""
+def encoded(value: Any) -> bytes:
+    """The value as JSON in UTF-8. Raises TooLarge."""
     text = orjson.dumps(value)
     if len(text) > MAX_JSON_BYTES:
         raise TooLarge(f"{len(text)} bytes of JSON are more than the database holds")
-    return text.decode()
+    return text
+
+
+def dumps(value: Any) -> str:
+    """The value as JSON text, for a ``%s::jsonb`` place. Raises TooLarge."""
+    return encoded(value).decode()
 
 
 def fetch_prepared(sql: str, params: Sequence[Any]) -> tuple[Any, ...] | None:
