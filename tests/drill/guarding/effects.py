@@ -13,7 +13,7 @@ EFFECT_GUARDS = (
         what="the intent of an effect is committed with the claim, before the call",
         cuts=(
             Cut(
-                "orchestrator/engine/writing.py",
+                "orchestrator/engine/change.py",
                 "if intent is not None and intent.course in (Course.CALL, Course.DOUBT):",
                 "if intent is not None and intent.course is Course.DOUBT:",
             ),
