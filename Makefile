@@ -17,6 +17,7 @@ LONG ?=
 QUICK ?=
 MINUTES ?=
 DRILL_ARGS ?=
+BENCH_ARGS ?=
 
 export PYTHONDONTWRITEBYTECODE ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -39,8 +40,8 @@ test: check ## every check, then every test
 check: install-dev ## format, lint, types, layers, migrations, deployment, known holes
 	@$(PY) tools/check.py
 
-bench: install-dev ## the figures, against plain Celery on the same machine
-	@TASK_EVENTS=0 exec $(PY) -m bench
+bench: install-dev ## the figures, against plain Celery on the same machine; QUICK=1: fewer samples
+	@TASK_EVENTS=0 exec $(PY) -m bench $(if $(QUICK),--quick) $(BENCH_ARGS)
 
 drill: install-dev ## every failure we know, on purpose: ≤ 10 min; QUICK=1 ≤ 3 min; LONG=1 MINUTES=30
 	@exec $(PY) -m tests.drill --size $(if $(LONG),long,$(if $(QUICK),quick,short)) \

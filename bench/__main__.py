@@ -12,8 +12,16 @@ from argparse import ArgumentParser
 from pathlib import Path
 
 from bench.marks import FILE_VARIABLE
-from bench.options import FIGURES, ROUTES, add_options, unknown_names
+from bench.options import (
+    FIGURES,
+    PLAIN_PORT_VARIABLE,
+    PORT_VARIABLE,
+    ROUTES,
+    add_options,
+    unknown_names,
+)
 from config import embedded
+from config.embedded.valkey import free_port
 from config.env import BASE_DIR
 
 FOLDER = BASE_DIR / ".data" / "bench"
@@ -53,6 +61,8 @@ def _measure(folder: Path, running: embedded.Urls) -> int:
         "TASK_EVENTS": "0",
         "LOG_LEVEL": "WARNING",
         FILE_VARIABLE: str(folder / "marks"),
+        PORT_VARIABLE: str(free_port()),
+        PLAIN_PORT_VARIABLE: str(free_port()),
         "BENCH_POSTGRES_PID": str(running.postgres.pid),
         "BENCH_VALKEY_PID": str(running.valkey.pid),
     }

@@ -24,14 +24,20 @@ BODIES = {
     "mixed": MIXED_STEPS,
     "gate": 1,
     "timer": 1,
+    "work": 2,
 }
 """How many bodies a run of each shape executes."""
 DECIDER = "user:decider"
 
 
+def value_of(shape: str) -> dict[str, Any]:
+    """The document of a shape; its name is a key of ``BODIES``."""
+    return {"schema": "orchestrator/v1", "name": f"bench_{shape}", **_SHAPES[shape]()}
+
+
 def register(shape: str) -> Blueprint:
-    """The blueprint of a shape; its name is a key of ``BODIES``."""
-    value = {"schema": "orchestrator/v1", "name": f"bench_{shape}", **_SHAPES[shape]()}
+    """The blueprint of a shape."""
+    value = value_of(shape)
     document, problems = parse_document(value)
     if document is None:
         raise ValueError(f"the bench's own document {shape} is wrong: {problems}")
@@ -88,6 +94,22 @@ def _timer() -> dict[str, Any]:
     return {"steps": {"nap": {"type": "wait", "for": "1d"}, "after": _noop("nap")}}
 
 
+def _work() -> dict[str, Any]:
+    """Two steps of random length, a pause until an instant of the input, two steps."""
+    first = {"type": "tool", "tool": "bench.work", "input": {"half": 1}}
+    second = {"type": "tool", "tool": "bench.work", "input": {"half": 2}}
+    pause = {"type": "wait", "until": "${{ input.due }}", "needs": ["s1"]}
+    return {
+        "steps": {
+            "s0": first,
+            "s1": {**first, "needs": ["s0"]},
+            "pause": pause,
+            "s2": {**second, "needs": ["pause"]},
+            "s3": {**second, "needs": ["s2"]},
+        }
+    }
+
+
 def _branches() -> dict[str, Any]:
     keys = [f"b{n}" for n in range(WIDTH)]
     middle = {key: _noop("head") for key in keys}
@@ -116,4 +138,5 @@ _SHAPES = {
     "mixed": _mixed,
     "gate": _gate,
     "timer": _timer,
+    "work": _work,
 }

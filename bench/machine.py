@@ -39,9 +39,9 @@ class Span:
 
 def read(trees: Mapping[str, list[int]]) -> Reading:
     """Counters now. ``trees``: root process ids by name; their children count too."""
-    children = _children()
+    known = _children()
     by_name = {
-        name: sum(_tree_seconds(root, children) for root in roots) for name, roots in trees.items()
+        name: sum(_tree_seconds(root, known) for root in roots) for name, roots in trees.items()
     }
     return Reading(time.monotonic(), _busy_seconds(), by_name)
 
@@ -54,12 +54,17 @@ def between(first: Reading, last: Reading) -> Span:
     return Span(wall, cpu, others, os.getloadavg()[0])
 
 
+def children(pid: int) -> list[int]:
+    """Ids of the living children of a process, the oldest first."""
+    return sorted(_children().get(pid, ()))
+
+
 def memory(roots: Iterable[int]) -> int:
     """Bytes that these processes and their descendants hold for themselves (private pages)."""
-    children, todo, total = _children(), list(roots), 0
+    known, todo, total = _children(), list(roots), 0
     while todo:
         pid = todo.pop()
-        todo.extend(children.get(pid, ()))
+        todo.extend(known.get(pid, ()))
         with suppress(FileNotFoundError, ProcessLookupError):
             for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
                 if line.startswith("Private_"):

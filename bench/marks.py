@@ -6,6 +6,7 @@ Both sides write the same way, on one host's monotonic clock, so that their time
 from __future__ import annotations
 
 import os
+import random
 import struct
 import time
 from collections.abc import Callable
@@ -34,6 +35,16 @@ def mark(key: str, began: int) -> None:
         path = os.environ[FILE_VARIABLE]
         handle = _handles[os.getpid()] = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.write(handle, _LINE.pack(bytes.fromhex(key.replace("-", "")), began, ended))
+
+
+def second_half(key: str) -> str:
+    """The key that marks a run's bodies behind its pause."""
+    return f"{int(key.replace('-', ''), 16) ^ 1:032x}"
+
+
+def random_length() -> float:
+    """Seconds of a step: 3 ms on average, few of them much longer."""
+    return min(random.expovariate(1 / 0.003), 0.03)
 
 
 @dataclass(slots=True)

@@ -7,11 +7,16 @@ from argparse import ArgumentParser
 FIGURES = (
     *("commits", "gap", "start", "throughput", "fanout"),
     *("alternating", "mixed", "parked", "timers", "standing", "history"),
+    *("submission", "working"),
 )
 TWO_QUEUES = ("alternating", "mixed")
 """Figures that need workers of the other queue."""
+WEB = ("start", "submission")
+"""Figures that need the web processes."""
 ROUTES = '[{"tool": "bench.other*", "to": ".other"}]'
 """The installation's rule that sends some tools to a queue of their own."""
+PORT_VARIABLE = "WEB_PORT"
+PLAIN_PORT_VARIABLE = "BENCH_PLAIN_WEB_PORT"
 OTHER_QUEUE = "tool.other"
 SHAPES = ("single", "chain", "branches", "items")
 

@@ -15,7 +15,7 @@ from typing import Any
 from celery import Celery, Task
 from celery.signals import worker_init, worker_process_init, worker_ready
 
-from bench.marks import mark
+from bench.marks import mark, random_length
 from config.lifeline import die_with_parent, tell_ready
 
 _URL = os.environ["BROKER_URL"]
@@ -88,6 +88,14 @@ def noop_late(key: str) -> None:
 def noop_early(key: str) -> None:
     """Do nothing, and say when."""
     began = time.monotonic_ns()
+    mark(key, began)
+
+
+@app.task(name="plain.work_late", acks_late=True)
+def work_late(key: str) -> None:
+    """Take a random while, and say when."""
+    began = time.monotonic_ns()
+    time.sleep(random_length())
     mark(key, began)
 
 

@@ -73,6 +73,11 @@ def percentiles(values: Sequence[float]) -> tuple[float, float]:
     return statistics.median(values), cuts[18]
 
 
+def percentile(values: Sequence[float], n: int) -> float:
+    """The n-th percentile."""
+    return statistics.quantiles(values, n=100, method="inclusive")[n - 1]
+
+
 def table(figure: Figure) -> str:
     """The figure as lines of text."""
     rows = [figure.ours, *figure.beside, *figure.plain]

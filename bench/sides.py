@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 from uuid import UUID, uuid4
 
 from celery import Celery, chain, chord, group
@@ -13,7 +13,7 @@ from celery.utils.nodenames import gethostname, nodename
 
 from bench import documents, workers
 from bench.marks import wait_until
-from bench.plain import Layout, heavy_late
+from bench.plain import Layout, heavy_late, work_late
 from bench.plain import app as plain_app
 from config.celery import app as product_app
 from orchestrator import engine
@@ -55,14 +55,14 @@ class Ours:
         self.name = "orchestrator"
         self._blueprints = {shape: documents.register(shape) for shape in documents.BODIES}
 
-    def start(self, shape: str) -> str:
-        """A run by ``engine.start_run``."""
+    def start(self, shape: str, given: Mapping[str, Any] | None = None) -> str:
+        """A run by ``engine.start_run``; ``given`` is its input (none)."""
         run_id = engine.start_run(
             tenant=documents.TENANT,
             blueprint=self._blueprints[shape],
             workflow=f"bench_{shape}",
             version=1,
-            input={},
+            input=dict(given or {}),
             actor="bench",
         )
         return run_id.hex
@@ -103,6 +103,9 @@ class Plain:
             chain(
                 *(self._of_two(key, shape, n) for n in range(documents.BODIES[shape]))
             ).apply_async()
+        elif shape == "work":
+            work = work_late.si(key).set(queue=self._layout.queue)
+            chain(work, work.clone()).apply_async()
         elif shape in ("branches", "items"):
             middle = group(noop.clone() for _ in range(documents.WIDTH))
             chain(noop.clone(), chord(middle, noop.clone())).apply_async()

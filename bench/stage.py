@@ -11,6 +11,7 @@ from pathlib import Path
 from bench import machine
 from bench.documents import BODIES
 from bench.marks import FILE_VARIABLE, Marks
+from bench.options import PLAIN_PORT_VARIABLE
 from bench.plain import Layout
 from bench.sides import Ours, Plain, Side
 from bench.workers import Crew
@@ -80,10 +81,15 @@ class Stage:
 
 @contextmanager
 def staged(
-    folder: Path, layouts: Sequence[Layout], *, quick: bool, two_queues: bool = False
+    folder: Path,
+    layouts: Sequence[Layout],
+    *,
+    quick: bool,
+    two_queues: bool = False,
+    web: bool = False,
 ) -> Iterator[Stage]:
     """Workers of the product and of plain Celery's ``layouts`` for the length of the block.
-    ``two_queues``: and one of each for a second queue."""
+    ``two_queues``: and one of each for a second queue. ``web``: and a web process of each."""
     path = Path(os.environ[FILE_VARIABLE])
     path.touch(mode=0o600)
     with ExitStack() as running:
@@ -91,9 +97,12 @@ def staged(
         product = crew.product()
         if two_queues:
             product |= crew.product_other()
+        served = crew.web() if web else {}
         reference = crew.plain(layouts)
         if two_queues:
             reference |= crew.plain_other([layout for layout in layouts if layout.acks_late])
+        if web and layouts:
+            served |= crew.plain_web(int(os.environ[PLAIN_PORT_VARIABLE]))
         yield Stage(
             quick=quick,
             ours=Ours(),
@@ -104,5 +113,6 @@ def staged(
             processes={
                 "workers": list(product.values()),
                 "plain workers": list(reference.values()),
+                "web": list(served.values()),
             },
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from bench.marks import mark
+from bench.marks import mark, random_length, second_half
 from orchestrator.authoring import ToolContext, tool
 
 
@@ -37,3 +37,11 @@ def other_heavy(ctx: ToolContext, milliseconds: int) -> None:
     began = time.monotonic_ns()
     time.sleep(milliseconds / 1000)
     mark(ctx.run_id, began)
+
+
+@tool("bench.work", idempotent=True)
+def work(ctx: ToolContext, half: int) -> None:
+    """Take a random while, and say when. ``half`` 2: behind the run's pause."""
+    began = time.monotonic_ns()
+    time.sleep(random_length())
+    mark(second_half(ctx.run_id) if half == 2 else ctx.run_id, began)

@@ -16,7 +16,7 @@ from pathlib import Path
 from bench.options import OTHER_QUEUE
 from bench.plain import Layout
 from config.embedded import Child
-from config.env import BASE_DIR, QUEUE_TYPES
+from config.env import BASE_DIR, QUEUE_TYPES, environment
 from config.stack import parts
 from config.stack.forked import ForkedChild
 from config.stack.preload import preload
@@ -67,6 +67,30 @@ class Crew:
         self._await(children)
         return children
 
+    def web(self) -> dict[str, Child]:
+        """The product's web process, a copy of this one as in the stack."""
+        part = parts.web(environment())
+        log = self._folder / "web.log"
+        child = ForkedChild(name=part.name, argv=(), log=log, run=part.run, stop_signals=_STOP)
+        self._start(child)
+        self._await_port(child, environment().web_port)
+        return {part.name: child}
+
+    def plain_web(self, port: int) -> dict[str, Child]:
+        """Plain Celery's web process."""
+        argv = [sys.executable, "-m", "bench.plain_web", str(port)]
+        child = self._program("plain-web", argv)
+        self._await_port(child, port)
+        return {child.name: child}
+
+    def kept_up(self) -> Child:
+        """One more worker of the product for the tool queue; its keeper starts it again when it
+        dies. The worker is the keeper's only child."""
+        name = "worker-kept"
+        child = self._program(name, [sys.executable, str(BASE_DIR / "manage.py"), "keep_worker"])
+        self._await({name: child})
+        return child
+
     def plain_other(self, layouts: Sequence[Layout]) -> dict[str, Child]:
         """One plain worker of each layout for its other queue."""
         children = {
@@ -111,6 +135,13 @@ class Crew:
         child.start()
         self._running.callback(child.stop)
         return child
+
+    def _await_port(self, child: Child, port: int) -> None:
+        until = time.monotonic() + START_SECONDS
+        while not parts.accepts(port):
+            if not child.alive or time.monotonic() > until:
+                raise RuntimeError(f"{child.name} does not start: {child.last_words()}")
+            time.sleep(0.05)
 
     def _await(self, children: Mapping[str, Child]) -> None:
         waiting = set(children)

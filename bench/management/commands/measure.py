@@ -20,10 +20,12 @@ from bench.figures import (
     parked,
     standing,
     start,
+    submission,
     throughput,
     timers,
+    working,
 )
-from bench.options import FIGURES, TWO_QUEUES, add_options
+from bench.options import FIGURES, TWO_QUEUES, WEB, add_options
 from bench.plain import EARLY, LATE
 from bench.profiling import profile
 from bench.report import as_json, table
@@ -41,6 +43,8 @@ MEASURES = {
     "timers": timers.measure,
     "standing": standing.measure,
     "history": history.measure,
+    "submission": submission.measure,
+    "working": working.measure,
 }
 
 
@@ -64,8 +68,11 @@ class Command(BaseCommand):
         layouts = () if options["ours"] else LATE
         if "throughput" in wanted and layouts:
             layouts += EARLY
-        two_queues = any(name in TWO_QUEUES for name in wanted)
-        with staged(folder, layouts, quick=options["quick"], two_queues=two_queues) as stage:
+        needs = {
+            "two_queues": any(name in TWO_QUEUES for name in wanted),
+            "web": any(name in WEB for name in wanted),
+        }
+        with staged(folder, layouts, quick=options["quick"], **needs) as stage:
             self._measure(stage, wanted)
 
     def _measure(self, stage: Stage, wanted: list[str] | tuple[str, ...]) -> None:
