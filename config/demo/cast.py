@@ -69,7 +69,7 @@ def _ensure_token(tenant: Tenant, path: Path) -> None:
         name=TOKEN_NAME,
         actor=ACTOR,
         scopes=sorted(ALL_SCOPES),
-        roles=["support_lead", "finance"],
+        roles=["support_lead", "finance", "moderator", "operator"],
     )
     _write(path, secret)
 

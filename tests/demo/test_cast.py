@@ -60,7 +60,10 @@ def test_the_gallery_is_published_once(tmp_path: Path) -> None:
     assemble(tmp_path)
 
     assert assemble(tmp_path).workflows == (
+        "content_appeal 1",
+        "content_moderation 1",
         "customer_support 1",
+        "document_processing 1",
         "order_approval 1",
         "order_payment 1",
     )

@@ -41,10 +41,10 @@ class Installation:
         return ROLES
 
     def workflow(self, name: str, version: int | None) -> bool:
-        return False
+        return version is None and name in self.workflows()
 
     def workflows(self) -> Iterable[str]:
-        return ()
+        return [path.stem for path in files()]
 
 
 def document(name: str) -> Document:
@@ -58,7 +58,14 @@ def document(name: str) -> Document:
 def test_the_gallery_holds_its_workflows():
     names = {path.stem for path in files()}
 
-    assert {"customer_support", "order_approval", "order_payment"} <= names
+    assert names == {
+        "content_appeal",
+        "content_moderation",
+        "customer_support",
+        "document_processing",
+        "order_approval",
+        "order_payment",
+    }
 
 
 @pytest.mark.parametrize("path", files(), ids=lambda path: path.stem)
@@ -96,6 +103,27 @@ def test_customer_support_is_the_promised_graph():
     assert support.budget.cost_usd == 2_000_000
     assert support.budget.duration is not None
     assert support.budget.duration.total_seconds() == 600
+
+
+def test_document_processing_reads_pages_side_by_side_and_asks_when_unsure():
+    steps = document("document_processing").steps
+
+    assert steps["read"].for_each is not None
+    assert (steps["trust"].type, steps["trust"].strategy) == ("router", "score")
+    assert {route.id: route.to for route in steps["trust"].routes} == {
+        "sure": ("file",),
+        "unsure": ("check",),
+    }
+    assert steps["check"].type == "human_gate"
+
+
+def test_content_moderation_asks_a_model_and_leaves_an_appeal_to_a_child():
+    steps, appeal = document("content_moderation").steps, document("content_appeal").steps
+
+    assert (steps["screen"].type, steps["screen"].strategy) == ("router", "llm")
+    assert (steps["appeal"].type, steps["appeal"].workflow) == ("sub_workflow", "content_appeal")
+    assert appeal["decide"].type == "human_gate"
+    assert [need.step for need in appeal["decide"].needs] == ["appeal"]
 
 
 def test_order_payment_is_the_contracts_example():

@@ -19,6 +19,25 @@ _SAMPLES: dict[str, dict[str, Any]] = {
             "payment soon, I am quite upset. Regards, Maria Keller"
         ),
     },
+    "document_processing": {
+        "document_id": "D-3107",
+        "text": (
+            "Vendor: Nordlicht Papier GmbH\nInvoice: NP-2030-0117\nDate: 2030-01-14\n"
+            "\f"
+            "Items: 40 boxes of paper, 12 folders\nTotal: 1284.50 EUR\n"
+        ),
+        "reply_to": "maria.keller@example.com",
+    },
+    "content_moderation": {
+        "content_id": "P-5512",
+        "author_email": "maria.keller@example.com",
+        "text": "I will find you and you will regret this, you idiot.",
+    },
+    "content_appeal": {
+        "content_id": "P-5513",
+        "author_email": "maria.keller@example.com",
+        "text": "You idiot of a lamp, I said, and hit the switch again.",
+    },
     "order_payment": {
         "order_id": "A-1001",
         "amount_cents": 4900,
@@ -33,7 +52,11 @@ _SAMPLES: dict[str, dict[str, Any]] = {
 
 
 def files() -> list[Path]:
-    """The documents to publish, by name; each file is called like its workflow."""
+    """The documents to publish, by name; each file is called like its workflow.
+
+    A child's name comes before its parent's (``content_appeal``, ``content_moderation``), so that
+    they can be published in this order.
+    """
     return sorted(_FOLDER.glob("*.yaml"))
 
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, Protocol
 
 from workflows_app.gallery import knowledge
 
 _HIGH = re.compile(r"\b(urgent|immediately|upset|angry|lawyer|unacceptable)\b", re.IGNORECASE)
 _LOW = re.compile(r"\b(no hurry|whenever|just wondering|curious)\b", re.IGNORECASE)
+_MONEY = re.compile(r"([0-9]+(?:\.[0-9]{1,2})?) ([A-Z]{3})")
+_THREAT = re.compile(r"\b(will find you|regret this|hurt you|kill)\b", re.IGNORECASE)
+_FRAUD = re.compile(r"\b(send me your (password|pin)|guaranteed profit)\b", re.IGNORECASE)
+_RUDE = re.compile(r"\b(idiot|stupid|shut up|hate)\b", re.IGNORECASE)
 _FIELD = re.compile(r"^([A-Z][a-z]+): (.*?)(?=^[A-Z][a-z]+: |\Z)", re.MULTILINE | re.DOTALL)
 
 
@@ -45,7 +50,8 @@ def answer(question: Question) -> str | None:
     # The first line of a name is the document's; a customer may have written such a line below it.
     found = reversed(_FIELD.findall(question.prompt))
     fields = {name: value.strip() for name, value in found}
-    return json.dumps(write(fields), ensure_ascii=False)
+    answered = write(fields)
+    return answered if isinstance(answered, str) else json.dumps(answered, ensure_ascii=False)
 
 
 def _classify(fields: Mapping[str, str]) -> dict[str, Any]:
@@ -87,6 +93,27 @@ def _opening(urgency: str) -> str:
     return "Thank you for your message. We have looked into your request."
 
 
+def _read_page(fields: Mapping[str, str]) -> dict[str, Any]:
+    """What stands on a page as ``Name: value``; each ``?`` for a letter makes the reading less
+    sure."""
+    text = " ".join(fields.values())
+    total = _MONEY.match(fields.get("Total", ""))
+    return {
+        "vendor": fields.get("Vendor") or None,
+        "invoice_number": fields.get("Invoice") or None,
+        "total_cents": int(Decimal(total[1]) * 100) if total else None,
+        "currency": total[2] if total else None,
+        "confidence": max(0.1, round(0.97 - 0.12 * text.count("?"), 2)),
+    }
+
+
+def _screen(fields: Mapping[str, str]) -> str:
+    text = fields.get("Text", "")
+    if _THREAT.search(text) or _FRAUD.search(text):
+        return "harmful"
+    return "unclear" if _RUDE.search(text) else "harmless"
+
+
 def _object(text: str) -> Mapping[str, Any]:
     try:
         value = json.loads(text)
@@ -95,8 +122,10 @@ def _object(text: str) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-_ANSWERS: Mapping[tuple[str, str], Callable[[Mapping[str, str]], dict[str, Any]]] = {
+_ANSWERS: Mapping[tuple[str, str], Callable[[Mapping[str, str]], dict[str, Any] | str]] = {
     ("customer_support", "classify"): _classify,
     ("customer_support", "research"): _research,
     ("customer_support", "draft"): _draft,
+    ("document_processing", "read"): _read_page,
+    ("content_moderation", "screen"): _screen,
 }

@@ -14,9 +14,20 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from orchestrator.authoring import Listed, Permanent, ToolContext, tool
-from workflows_app.gallery import knowledge
+from workflows_app.gallery import invoices, knowledge, posts
 from workflows_app.gallery.models import DemoLedgerEntry
 from workflows_app.gallery.provider import find_entry, list_entries, perform, reference
+
+# The tools of these two stand in files of their own; importing them registers the tools.
+__all__ = [
+    "charge",
+    "invoices",
+    "posts",
+    "refund",
+    "search_knowledge",
+    "ticket_history",
+    "update_crm",
+]
 
 PAYMENTS, CRM, TICKETS, KNOWLEDGE = "payments", "crm", "tickets", "knowledge"
 
