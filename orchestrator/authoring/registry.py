@@ -81,6 +81,7 @@ def tool(  # noqa: PLR0913 - the words of the contract
 
     def decorate(function: Function) -> Function:
         _require_name(name, function)
+        _require_service(service, function)
         registry.register(
             ToolSpec(
                 name=name,
@@ -98,6 +99,14 @@ def tool(  # noqa: PLR0913 - the words of the contract
         return function
 
     return decorate
+
+
+def _require_service(service: str | None, function: Callable[..., Any]) -> None:
+    if service is not None and (not service or "@" in service or not service.isprintable()):
+        raise ToolDefinitionError(
+            f"{function.__module__}.{function.__qualname__}: {service!r} is no service: use"
+            " printable text without @, which marks the services of one tenant"
+        )
 
 
 def _require_name(name: str, function: Callable[..., Any]) -> None:

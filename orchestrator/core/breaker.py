@@ -36,6 +36,7 @@ class BreakerPolicy:
     An open breaker is looked at after ``open_s``, doubled with each opening in a row up to
     ``max_open_s``. ``successes`` probes close it; at most ``max_probes`` are out at once.
     Retries within the window may be ``retry_floor`` plus ``retry_share`` of the calls.
+    A time-out of a step that gave a shared service less than ``telling_timeout_s`` says nothing.
     """
 
     failures: int = 5
@@ -47,6 +48,7 @@ class BreakerPolicy:
     max_probes: int = 16
     retry_share: float = 0.1
     retry_floor: int = 10
+    telling_timeout_s: float = 3.0
 
 
 class Bucket(NamedTuple):

@@ -80,9 +80,9 @@ class StepPlan:
     ``fallback`` is the position of the step that stands in when this one has given up; ``owner``
     the reverse. ``undoes`` is set on a compensation: the position of the step that it undoes; it
     starts when the run has failed, or by repair. ``must_know``: whether its effect happened decides
-    what the run's saga has to do, so it may not give up in doubt. ``service`` names the breaker
-    that it belongs to; ``gates`` are the keys of the gates of its service and model. ``config`` is
-    the step's block of the document as plain JSON.
+    what the run's saga has to do, so it may not give up in doubt. ``service`` is what it
+    calls, ``breaker`` names the breaker that it belongs to; ``gates`` are the keys of the gates of
+    its service and model. ``config`` is the step's block of the document as plain JSON.
     """
 
     position: int
@@ -112,6 +112,7 @@ class StepPlan:
     irreversible: bool = False
     undoes: int | None = None
     service: str = ""
+    breaker: str = ""
     gates: tuple[str, ...] = ()
     must_know: bool = False
 

@@ -161,6 +161,7 @@ def _compensation(
         rank=1,
         undoes=undoes,
         service=site.service_of(behind),
+        breaker=site.breaker_of(behind),
         gates=site.gates_of(behind),
     )
 
@@ -244,6 +245,7 @@ def _step(  # noqa: PLR0913 - one row of a table, each cell has its own source
         rank=rank,
         irreversible=step.irreversible,
         service=site.service_of(config),
+        breaker=site.breaker_of(config),
         gates=site.gates_of(config),
         must_know=must_know(step),
     )

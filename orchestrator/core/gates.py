@@ -24,6 +24,16 @@ def split_key(key: str) -> tuple[str, str]:
     return scope, name
 
 
+def own_name(service: str, tenant: str) -> str:
+    """A service that only documents of one tenant name."""
+    return f"{service}@{tenant}"
+
+
+def owner_of(service: str) -> str:
+    """Whose a service is by its name; empty: everybody's."""
+    return service.rpartition("@")[2] if "@" in service else ""
+
+
 def retries_key(service: str) -> str:
     """The gate that only retries of a service's steps stand behind."""
     return f"retries:{service}"

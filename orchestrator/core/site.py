@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.core.gates import gate_key
+from orchestrator.core.gates import gate_key, own_name
 from orchestrator.core.routing import Place, QueueRoute, route
 
 
@@ -34,10 +34,23 @@ class Site:
             return self.tool_service(str(config["tool"]))
         return self.model_service(str(config["model"])) if config.get("model") else ""
 
+    def breaker_of(self, config: Mapping[str, Any]) -> str:
+        """The breaker of that service. One that tools or models bring along is everybody's; one
+        that only the document names is its tenant's (``erp@acme``), so that whatever a document
+        does to it, no other tenant waits."""
+        service = self.service_of(config)
+        declared = self.service_of({**config, "service": None})
+        is_shared = not self.tenant or service == declared
+        return service if is_shared else own_name(service, self.tenant)
+
     def gates_of(self, config: Mapping[str, Any]) -> tuple[str, ...]:
-        """The keys of the gates of the step's service and model."""
-        service, model = self.service_of(config), config.get("model")
-        keys = [gate_key("service", service)] if service else []
+        """The keys of the gates of the step's service and model. A service is held by its name for
+        all tenants, or as ``name@tenant`` for one; a name that holds an ``@`` only so, lest
+        it be taken for another tenant's."""
+        service, breaker = self.service_of(config), self.breaker_of(config)
+        names = [breaker] if breaker == service or "@" in service else [service, breaker]
+        keys = [gate_key("service", name) for name in names if name]
+        model = config.get("model")
         return (*keys, gate_key("model", str(model))) if model else tuple(keys)
 
     def queue_of(self, config: Mapping[str, Any], *, workflow: str, queue: str) -> str:

@@ -76,17 +76,27 @@ def note(step: StepPlan, row: StepRow, outcome: Outcome | Expanded, *, tenant: s
     ``row`` is the step as it ran, for ``tenant``. A database that is away costs the breaker this
     one call.
     """
-    if not step.service or isinstance(outcome, _NO_CALL):
+    service = step.breaker
+    if not service or isinstance(outcome, _NO_CALL):
         return
     try:
         if isinstance(outcome, Failed) and machine.counts(outcome.error):
-            _note_failure(step.service, row, outcome, tenant=tenant)
-        elif row.passed == gate_key("service", step.service):
-            _note_probe(step.service)
+            if not _too_short_to_tell(step, outcome):
+                _note_failure(service, row, outcome, tenant=tenant)
+        elif row.passed == gate_key("service", service):
+            _note_probe(service)
         else:
-            tallies.count(step.service, was_retry=row.n_retries > 0)
+            tallies.count(service, was_retry=row.n_retries > 0)
     except (OperationalError, InterfaceError):
-        logger.warning("breaker of %s: the database is away, one call is not counted", step.service)
+        logger.warning("breaker of %s: the database is away, one call is not counted", service)
+
+
+def _too_short_to_tell(step: StepPlan, outcome: Failed) -> bool:
+    """Whether a shared service had so little time, by the document, that its silence says nothing:
+    a document with ``timeout: 10ms`` must not shut it for everybody."""
+    timed_out = outcome.error.error_class is ErrorClass.TIMEOUT
+    least_s = engine_settings().breaker.telling_timeout_s
+    return timed_out and step.breaker == step.service and step.timeout_s < least_s
 
 
 def note_timeout(step: StepPlan, row: StepRow, *, tenant: str) -> None:

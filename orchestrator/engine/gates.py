@@ -60,8 +60,8 @@ def gates_before(tenant: str, step: StepPlan, row: StepRow) -> Sequence[Gate]:
     if not gates.by_key:
         return ()
     keys = keys_of(row.gates or (), tenant=tenant, queue=row.queue)
-    if row.n_retries and step.service and row.gates:
-        keys = (*keys, retries_key(step.service))
+    if row.n_retries and step.breaker and row.gates:
+        keys = (*keys, retries_key(step.breaker))
     return gates.among(keys, passed=row.passed)
 
 

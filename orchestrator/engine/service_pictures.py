@@ -8,7 +8,7 @@ from datetime import datetime
 
 from orchestrator.authoring import registry
 from orchestrator.core.breaker import BreakerState
-from orchestrator.core.gates import gate_key, split_key
+from orchestrator.core.gates import gate_key, owner_of, split_key
 from orchestrator.models import Breaker, Hold, Quota, gate_rows
 
 
@@ -47,7 +47,7 @@ def services(tenant: str | None = None) -> list[ServicePicture]:
     """Everything that is held, limited or has a breaker, and every service that a tool names.
 
     ``tenant``: only services and models, and of what other tenants do nothing but the numbers: no
-    service that they alone name, none of their steps, no word of their errors.
+    service that is theirs (``erp@other``), none of their steps, no word of their errors.
     """
     breakers = {gate_key("service", row.service): row for row in Breaker.objects.all()}
     held = {gate_key(r.scope, r.name): r for r in Hold.objects.filter(released_at__isnull=True)}
@@ -58,7 +58,7 @@ def services(tenant: str | None = None) -> list[ServicePicture]:
     if tenant is not None:
         known = {*_known_services(), *held, *quotas, *parked}
         known |= {key for key, row in breakers.items() if row.last_tenant == tenant}
-        keys = {key for key in keys & known if split_key(key)[0] in ("service", "model")}
+        keys = {key for key in keys & known if _concerns(key, tenant)}
     return [
         _picture(
             key,
@@ -70,6 +70,11 @@ def services(tenant: str | None = None) -> list[ServicePicture]:
         )
         for key in sorted(keys)
     ]
+
+
+def _concerns(key: str, tenant: str) -> bool:
+    scope, name = split_key(key)
+    return scope == "model" or (scope == "service" and owner_of(name) in ("", tenant))
 
 
 def _known_services() -> Iterable[str]:

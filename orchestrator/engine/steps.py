@@ -102,7 +102,7 @@ def run_step(order: Order, control: LaneControl) -> int:
 
 def _tell_service(done: Work, answer: Answer) -> None:
     """After the settle: the breaker hears of the call, and a limited gate lets the next through."""
-    if done.step.service and done.calls_outside:
+    if done.step.breaker and done.calls_outside:
         breakers.note(done.step, done.row, answer.outcome, tenant=done.run.tenant)
     if done.row.passed:
         parking.hand_on(done.row.passed)

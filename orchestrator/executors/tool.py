@@ -214,7 +214,9 @@ def _answer(spec: ToolSpec, context: StepContext, call: ToolCall) -> Outcome:
             context.attempt,
             exc_info=True,
         )
-        details = {"defect": True} if isinstance(error, _DEFECTS) else None
+        # A plain ValueError complains of the input; what an answer brings has classes of its own.
+        is_defect = isinstance(error, _DEFECTS) or type(error) is ValueError
+        details = {"defect": True} if is_defect else None
         return _failed(ErrorClass.TRANSIENT, f"{type(error).__name__}: {error}", details=details)
 
 

@@ -89,3 +89,14 @@ def test_what_one_tenants_calls_heard_is_told_to_no_other(shop: Caller) -> None:
     assert "4711" in mine["erp"]["last_error"]
     assert "erp" not in theirs, "a service that only the other tenant's documents name"
     assert (theirs["probe"]["state"], theirs["probe"]["last_error"]) == ("held", "")
+
+
+def test_another_tenants_own_service_is_not_there(shop: Caller) -> None:
+    mine, theirs = f"crm@{shop.token.tenant_id}", "crm@other"
+
+    assert shop.post(f"/v1/services/{theirs}/hold", {"reason": "x"}).status == 404
+    assert shop.post(f"/v1/services/{theirs}/release", {"reason": "x"}).status == 404
+    assert shop.post(f"/v1/services/{mine}/hold", {"reason": "x"}).body["state"] == "held"
+    assert mine in {one["name"] for one in shop.get("/v1/services").body["results"]}
+    others = Caller("other").get("/v1/services").body["results"]
+    assert mine not in {one["name"] for one in others}

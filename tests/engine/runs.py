@@ -42,13 +42,17 @@ def count(name: str, value: Any = None, **step: Any) -> dict[str, Any]:
 
 
 def registered(
-    steps: Mapping[str, Any], *, pins: Mapping[str, str] | None = None, **more: Any
+    steps: Mapping[str, Any],
+    *,
+    pins: Mapping[str, str] | None = None,
+    tenant: str = TENANT,
+    **more: Any,
 ) -> Blueprint:
     value = {"schema": "orchestrator/v1", "name": "flow", "steps": dict(steps), **more}
     document, problems = parse_document(value)
     assert document is not None, problems
     return engine.register_blueprint(
-        tenant=TENANT,
+        tenant=tenant,
         document=document,
         value=value,
         canonical=canonical_json(value),
@@ -63,7 +67,7 @@ def started(steps: Mapping[str, Any], data: Any = None, **more: Any) -> UUID:
 
 def start(blueprint: Blueprint, data: Any = None) -> UUID:
     return engine.start_run(
-        tenant=TENANT,
+        tenant=blueprint.tenant,
         blueprint=blueprint,
         workflow=blueprint.name,
         version=1,

@@ -15,10 +15,12 @@ from orchestrator.models import Alert, Breaker, Gate, Run, Step, breaker_rows, g
 from tests.engine import probes
 from tests.engine.carrier import Carrier
 from tests.engine.runs import (
+    TENANT,
     count,
     events,
     fail,
     hang,
+    hook,
     kill,
     output,
     payload,
@@ -460,3 +462,87 @@ def test_two_processes_see_one_breaker(carrier: Carrier) -> None:
 
     assert breaker().state == "open"
     assert breaker_rows.to_look_at() == []
+
+
+def named(service: str = NAME, **more: Any) -> dict[str, Any]:
+    """A step of a tool without a service of its own: what it calls is the document's word."""
+    return hook("call", "hi", service=service, **more)
+
+
+def test_what_only_a_document_names_ails_for_its_own_tenant_alone(carrier: Carrier) -> None:
+    """Whatever a document calls its service, nobody else's work stands behind its breaker."""
+
+    def call_it(ctx: ToolContext) -> Any:
+        if ctx.tenant == TENANT:
+            raise Transient("503 from outside")
+
+    probes.hooks["call"] = call_it
+    for _ in range(6):
+        ran(carrier, {"a": named()})
+    see()
+
+    assert list(Breaker.objects.values_list("service", "state")) == [("outside@acme", "open")]
+    assert state(ran(carrier, {"a": named()})) == "waiting"
+    assert output(ran(carrier, {"a": named()}, tenant="beta")) == {"a": "hi"}
+    assert output(ran(carrier, {"a": call()})) == {"a": "hi"}, "the tool's own is everybody's"
+    shown = {one.name for one in engine.services("beta")}
+    assert (NAME in shown, "outside@acme" in shown) == (True, False)
+    assert "outside@acme" in {one.name for one in engine.services(TENANT)}
+
+
+@pytest.mark.parametrize(
+    ("held", "acme", "beta", "shared"),
+    [
+        ("outside", "waiting", "waiting", "waiting"),
+        ("outside@acme", "waiting", "completed", "completed"),
+    ],
+)
+def test_a_name_is_held_for_all_tenants_or_for_one(
+    carrier: Carrier, held: str, acme: str, beta: str, shared: str
+) -> None:
+    probes.hooks["call"] = lambda ctx: None
+    engine.hold("service", held, actor="user:ann", reason="outage")
+
+    runs = (
+        ran(carrier, {"a": named()}),
+        ran(carrier, {"a": named()}, tenant="beta"),
+        ran(carrier, {"a": call()}, tenant="beta"),
+    )
+    engine.beat_once()
+
+    assert tuple(state(run) for run in runs) == (acme, beta, shared)
+
+
+def test_nobody_puts_a_step_behind_anothers_breaker_by_its_name(carrier: Carrier) -> None:
+    probes.hooks["call"] = lambda ctx: None
+    engine.hold("service", "outside@acme", actor="user:ann", reason="outage")
+
+    run = ran(carrier, {"a": named("outside@acme")}, tenant="beta")
+
+    assert output(run) == {"a": "hi"}
+    assert step(run, "a").gates == ["service:outside@acme@beta"]
+
+
+@pytest.mark.parametrize(("limit", "counted"), [("1s", False), ("4s", True)])
+def test_a_document_that_gives_no_time_says_nothing_about_a_shared_service(
+    carrier: Carrier, limit: str, counted: bool
+) -> None:
+    for _ in range(5):
+        probes.hooks[NAME] = probes.die
+        run_id = started({"a": call(timeout=limit, retry={"max_retries": 0})})
+        kill(carrier)
+        hang(run_id, "a")
+        engine.beat_once()
+
+    assert Breaker.objects.filter(service=NAME, state="open").exists() is counted
+
+
+def test_a_value_that_the_tool_refuses_is_no_failure_of_the_service(carrier: Carrier) -> None:
+    def refuse(ctx: ToolContext) -> Any:
+        raise ValueError("amount must be positive")
+
+    probes.hooks[NAME] = refuse
+    for _ in range(6):
+        ran(carrier, {"a": call()})
+
+    assert not Breaker.objects.exists()

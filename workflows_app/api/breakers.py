@@ -11,6 +11,8 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from orchestrator import engine
+from orchestrator.core.errors import NotFound
+from orchestrator.core.gates import owner_of
 from workflows_app.api.answers import Answer
 from workflows_app.api.base import caller, describe
 from workflows_app.principal import Scope
@@ -62,7 +64,8 @@ class ServicesView(APIView):
         tag="Services",
     )
     def get(self, request: Request) -> Response:
-        """Every service that a tool names or that has failed once, and every held model."""
+        """Every service that a tool names or that has failed once, and every held model. What only
+        your documents name is yours, as ``name@tenant``; the others are shared by all tenants."""
         found = engine.services(caller(request).tenant)
         return Response({"results": [_service(one) for one in found]})
 
@@ -83,6 +86,7 @@ class HoldView(APIView):
     def post(self, request: Request, name: str) -> Response:
         """Calls under way finish; steps that would call it wait, for all tenants, and burn no
         attempt. 409 when it is held already."""
+        _require_own(request, name)
         body = HoldBody.read(request.data)
         actor = caller(request).actor
         engine.hold("service", name, reason=body.reason, actor=actor, until=body.until)
@@ -104,9 +108,16 @@ class ReleaseView(APIView):
     )
     def post(self, request: Request, name: str) -> Response:
         """What waits starts in turns, the oldest first. 409 when it is not held."""
+        _require_own(request, name)
         body = ReleaseBody.read(request.data)
         engine.release_hold("service", name, reason=body.reason, actor=caller(request).actor)
         return _shown(request, name)
+
+
+def _require_own(request: Request, name: str) -> None:
+    """Another tenant's own service is not there; what is shared has no owner."""
+    if owner_of(name) not in ("", caller(request).tenant):
+        raise NotFound(f"there is no service {name}")
 
 
 def _shown(request: Request, name: str) -> Response:
