@@ -36,7 +36,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     folder = FOLDER / str(os.getpid())
     try:
-        with embedded.servers(folder) as running:
+        with embedded.servers(folder, statistics=True) as running:
             return _measure(folder, running)
     except embedded.ServerError as error:
         sys.stderr.write(f"{error}\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -52,6 +53,19 @@ class Stage:
         """The sweeps run, as in the product; nothing when they do already."""
         if not self.pulse:
             self.pulse.append(self.crew.pulse())
+            self._await_rest(self.pulse[0].pid)
+
+    def _await_rest(self, pid: int) -> None:
+        """Imports are over: the process took CPU, and takes next to none any more."""
+        last = 0.0
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            time.sleep(0.4)
+            spent = machine.read({"it": [pid]}).by_name["it"]
+            if spent - last < 0.05 < spent:
+                return
+            last = spent
+        raise TimeoutError(f"process {pid} does not come to rest")
 
     def stop_pulse(self) -> None:
         """Nothing runs but what is asked for."""

@@ -34,6 +34,14 @@ def forget_statements(*, nested: bool = False) -> None:
         cursor.execute("SELECT pg_stat_statements_reset(), pg_stat_reset()")
 
 
+def stop_counting() -> None:
+    """Statements are counted no more: their time is taken."""
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER SYSTEM SET pg_stat_statements.track = 'none'")
+        cursor.execute("ALTER SYSTEM SET track_functions = 'none'")
+        cursor.execute("SELECT pg_reload_conf()")
+
+
 def statements() -> list[Statement]:
     """Since ``forget_statements``, the most expensive first."""
     with connection.cursor() as cursor:

@@ -46,13 +46,14 @@ class Urls:
 
 
 @contextmanager
-def servers(data_dir: Path, *, durable: bool = True) -> Iterator[Urls]:
+def servers(data_dir: Path, *, durable: bool = True, statistics: bool = False) -> Iterator[Urls]:
     """Run both servers on ``data_dir`` for the length of the block.
 
-    ``durable=False`` gives up crash safety for speed: for test data only. Raises ServerError in one
+    ``durable=False`` gives up crash safety for speed: for test data only. ``statistics`` counts
+    statements. Raises ServerError in one
     sentence when something stands in the way. Enter it from the main thread.
     """
-    base = cluster(data_dir, durable=durable)
+    base = replace(cluster(data_dir, durable=durable), statistics=statistics)
     wake = broker(data_dir, durable=durable)
     with ExitStack() as running:
         postgres = start(base, running)

@@ -25,7 +25,10 @@ _SOCKET_NAME = ".s.PGSQL.5432"
 
 @dataclass(frozen=True)
 class Cluster:
-    """A data folder, its socket folder and the account that owns both."""
+    """A data folder, its socket folder and the account that owns both.
+
+    ``statistics``: count statements (pg_stat_statements), which costs each of them some 10 us.
+    """
 
     programs: PostgresPrograms
     data: Path
@@ -33,6 +36,7 @@ class Cluster:
     log: Path
     account: Account
     durable: bool = True
+    statistics: bool = False
 
     @property
     def url(self) -> str:
@@ -82,7 +86,7 @@ class Cluster:
             "jit": "off",
             "max_wal_size": "2GB",
         }
-        if self.programs.has_statistics():
+        if self.statistics and self.programs.has_statistics():
             settings["shared_preload_libraries"] = "pg_stat_statements"
         durability = "on" if self.durable else "off"
         for name in ("fsync", "synchronous_commit", "full_page_writes"):

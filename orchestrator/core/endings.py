@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.core import saga
 from orchestrator.core.compiled import CompiledWorkflow
-from orchestrator.core.decision import Decision
+from orchestrator.core.decision import Decision, EventDraft
 from orchestrator.core.errors import ErrorClass, StepError
 from orchestrator.core.states import RunState
 
 SUCCEEDED = "succeeded"
 MAX_ROUTE = 100
+MICRO = 1_000_000
 OUTPUT_FAILED = "output: "
 """What the error of a run begins with whose ``output`` could not be worked out."""
 
@@ -65,22 +66,44 @@ def last_words(
     return LastWords(error=error, step=step, outcome=outcome, compensation=undone)
 
 
-def counted(
-    workflow: CompiledWorkflow, decision: Decision, route: Sequence[str], counts: Mapping[str, int]
+@dataclass(slots=True)
+class Tally:
+    """What a history has come to: the plain steps that completed, in order (at most 100), the
+    lines by type, and the known cost."""
+
+    route: list[str] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    cost_microusd: int = 0
+
+    def add(self, workflow: CompiledWorkflow, drafts: Iterable[EventDraft], *, cost: int) -> None:
+        """These lines follow, with what the step behind them cost."""
+        self.cost_microusd += cost
+        for draft in drafts:
+            self.counts[draft.type] = self.counts.get(draft.type, 0) + 1
+            if draft.type == "step.completed" and draft.ref and draft.ref.item is None:
+                step = workflow.steps[draft.ref.position]
+                if step.undoes is None and len(self.route) < MAX_ROUTE:
+                    self.route.append(step.key)
+
+    def copy(self) -> Tally:
+        """One that may go on by itself."""
+        return Tally(list(self.route), dict(self.counts), self.cost_microusd)
+
+
+def summary(
+    workflow: CompiledWorkflow, decision: Decision, tally: Tally, *, cost: int
 ) -> dict[str, Any]:
-    """The summary without its price (FORMAT section 4, Completion), from what the history held
-    before this decision and the decision's own events."""
-    total, way = dict(counts), list(route)
-    for draft in decision.events:
-        total[draft.type] = total.get(draft.type, 0) + 1
-        if draft.type == "step.completed" and draft.ref and draft.ref.item is None:
-            step = workflow.steps[draft.ref.position]
-            way.extend([step.key] if step.undoes is None else [])
+    """FORMAT section 4, Completion: from what the history held before this decision (``tally``),
+    the decision's own events and what its step cost."""
+    whole = tally.copy()
+    whole.add(workflow, decision.events, cost=cost)
+    total = whole.counts
     return {
-        "route": way[:MAX_ROUTE],
+        "route": whole.route,
         "waits": total.get("step.waiting", 0),
         "retries": total.get("step.retry_scheduled", 0),
         "repairs": sum(n for name, n in total.items() if name.startswith("repair.")),
         "effects": total.get("effect.receipt", 0),
         "compensations": total.get("compensation.completed", 0),
+        "cost_usd": whole.cost_microusd / MICRO,
     }

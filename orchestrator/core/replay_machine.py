@@ -8,7 +8,7 @@ from typing import Any
 from orchestrator.core import planning, saga
 from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import Decision, EventDraft, Ref
-from orchestrator.core.endings import OUTPUT_FAILED, counted, last_words
+from orchestrator.core.endings import MAX_ROUTE, OUTPUT_FAILED, Tally, last_words, summary
 from orchestrator.core.propagation import Conditions
 from orchestrator.core.replay_facts import Recall, diverge, error_of
 from orchestrator.core.replay_log import (
@@ -174,10 +174,11 @@ class Replay:
         line = self.log.peek(len(decision.events))
         payload = line.payload if line is not None else {}
         words = last_words(self.workflow, decision, output_failure=_output_failure(decision, line))
-        summary = counted(self.workflow, decision, self.route, self.counts)
-        summary["cost_usd"] = payload.get("summary", {}).get("cost_usd")
+        so_far = Tally(self.route[:MAX_ROUTE], self.counts)
+        said = summary(self.workflow, decision, so_far, cost=0)
+        said["cost_usd"] = payload.get("summary", {}).get("cost_usd")
         kind = f"run.{decision.run_state}"
-        decision.events.append(EventDraft(kind, None, words.event(summary)))
+        decision.events.append(EventDraft(kind, None, words.event(said)))
         self.outcome, self.compensation = words.outcome, words.compensation
         self.error, self.warnings = words.error, decision.snapshot.warnings
 

@@ -1,34 +1,37 @@
-"""Which decisions are the plain way on, and may be written by the lean statement."""
+"""Which decisions are the plain way on, or the plain end, and may be written by lean statements."""
 
 from __future__ import annotations
 
-import orjson
+from typing import Any
 
 from orchestrator.conf import engine_settings
 from orchestrator.core.states import RunState, StepState
 from orchestrator.engine.change import Change, events_of, fresh_row
 from orchestrator.engine.work import Prepared, worker_name
 from orchestrator.models import direct
-from orchestrator.models.advance import Advance
+from orchestrator.models.advance import Advance, Finish
 from orchestrator.models.statements import encoded
 
 _PLAIN_MOVE = frozenset({"id", "from", "fence", "to", "cost", "output", "error", "input"})
 
 
-def plain_way_on(change: Change, end: object) -> Advance | None:
-    """The decision as ``orchestrator_advance`` takes it, or None: then it needs the general one.
+def plain_move(change: Change, end: dict[str, Any] | None) -> Advance | Finish | None:
+    """The decision as a lean statement takes it, or None: then it needs the general one.
 
-    Plain is: one step without an effect or a cost completed, the run goes on running, and the lane
-    claims the one step, new and without an effect, that became READY by it. ``change.claim_row`` is
-    then the claimed step's row, as the claim is about to write it.
+    Plain is a step without an effect or a cost that completed, in a run that was running. Then
+    either the run goes on and the lane claims the one step, new and without an effect, that became
+    READY by it (``change.claim_row`` is then its row, as the claim is about to write it), or the
+    run completes. ``end``: what the run's row gets then.
     """
-    if end is None and _settles_plainly(change) and _claims_plainly(change) and direct.is_free():
-        return _as_advance(change)
-    return None
+    if not (_settles_plainly(change) and direct.is_free()):
+        return None
+    if end is not None:
+        return _as_finish(change, end) if _completes(change, end) else None
+    return _as_advance(change) if _claims_plainly(change) else None
 
 
 def _settles_plainly(change: Change) -> bool:
-    move, decision = change.subject, change.decision
+    move = change.subject
     return (
         move is not None
         and move["to"] == StepState.COMPLETED
@@ -36,16 +39,22 @@ def _settles_plainly(change: Change) -> bool:
         and move.keys() <= _PLAIN_MOVE
         and move["cost"] == 0
         and change.run.state == RunState.RUNNING
-        and decision.run_state is RunState.RUNNING
-        and not decision.waiting_for
+        and not change.actor
     )
 
 
+def _completes(change: Change, end: dict[str, Any]) -> bool:
+    return change.decision.run_state is RunState.COMPLETED and end["error"] is None
+
+
 def _claims_plainly(change: Change) -> bool:
-    claim, prepared = change.decision.claim, change.prepared
+    decision, prepared = change.decision, change.prepared
+    claim = decision.claim
     return (
         claim is not None
-        and change.decision.ready == [claim]
+        and decision.run_state is RunState.RUNNING
+        and not decision.waiting_for
+        and decision.ready == [claim]
         and claim.item is None
         and not change.passed
         and (prepared is None or prepared.effect is None)
@@ -53,35 +62,54 @@ def _claims_plainly(change: Change) -> bool:
 
 
 def _as_advance(change: Change) -> Advance:
-    run, move = change.run, change.subject or {}
     prepared = change.prepared or Prepared()
-    claim_row = change.claim_row = fresh_row(change, change.decision.ready[0], prepared)
-    events = events_of(change)
-    done = events[0][1]
+    row = change.claim_row = fresh_row(change, change.decision.ready[0], prepared)
     usual = [
-        ("step.completed", done, {}, ""),
-        ("step.ready", claim_row.key, {}, ""),
-        ("step.started", claim_row.key, {"attempt": 1}, ""),
+        ("step.ready", row.key, {}, ""),
+        ("step.started", row.key, {"attempt": 1}, ""),
     ]
-    step = change.workflow.steps[claim_row.position]
+    step = change.workflow.steps[row.position]
     return Advance(
-        run_id=run.id,
-        version=run.version,
-        compact=change.decision.snapshot.pack(),
-        step_id=move["id"],
-        fence=move["fence"],
-        done=done,
-        output=move["output"],
-        owed=encoded(move["input"]) if "input" in move else None,
-        next_id=claim_row.id,
-        key=claim_row.key,
-        position=claim_row.position,
+        **_settled(change, usual),
+        next_id=row.id,
+        key=row.key,
+        position=row.position,
         type=step.type,
         queue=step.queue,
         timeout_s=step.timeout_s,
         input=prepared.input,
-        gates=claim_row.gates,
-        events=None if events == usual else orjson.dumps(events),
+        gates=row.gates,
         worker=worker_name(),
         lease=engine_settings().lease,
     )
+
+
+def _as_finish(change: Change, end: dict[str, Any]) -> Finish:
+    ended = change.decision.events[-1].payload
+    return Finish(
+        **_settled(change, [("run.completed", "", ended, "")]),
+        run_output=end["output"],
+        outcome=end["outcome"],
+        compensation=end["compensation"],
+        warnings=end["warnings"],
+        ended=ended,
+    )
+
+
+def _settled(change: Change, usual: list[tuple[str, str, dict[str, Any], str]]) -> dict[str, Any]:
+    """The common arguments. ``usual``: the lines that follow that of the completed step."""
+    run, move = change.run, change.subject or {}
+    lines = events_of(change)
+    done = lines[0][1]
+    is_usual = lines[0] == ("step.completed", done, {}, "") and lines[1:] == usual
+    return {
+        "run_id": run.id,
+        "version": run.version,
+        "compact": change.decision.snapshot.pack(),
+        "step_id": move["id"],
+        "fence": move["fence"],
+        "done": done,
+        "output": move["output"],
+        "owed": encoded(move["input"]) if "input" in move else None,
+        "events": None if is_usual else encoded(lines),
+    }

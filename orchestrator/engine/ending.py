@@ -8,14 +8,12 @@ from orchestrator.conf import engine_settings
 from orchestrator.core import planning, saga
 from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import Decision
-from orchestrator.core.endings import counted, last_words, output_error
+from orchestrator.core.endings import last_words, output_error, summary
 from orchestrator.core.errors import ConditionError
 from orchestrator.core.states import RunState
 from orchestrator.engine.values import Values
 from orchestrator.models import attempts, outbox_rows, rows
 from orchestrator.models.rows import RunRow
-
-MICRO = 1_000_000
 
 
 def final_words(
@@ -71,11 +69,10 @@ def _early_output(values: Values, key: str) -> Any:
 
 
 def _summary(values: Values, decision: Decision, subject_cost: int | None) -> dict[str, Any]:
-    """FORMAT section 4, Completion: built from the history, with this decision's own events."""
-    history = rows.read_summary(values.run.id)
-    cost = history.cost_microusd + (subject_cost or 0)
-    counts = counted(values.workflow, decision, history.route, history.counts)
-    return {**counts, "cost_usd": cost / MICRO}
+    """From the lines that this worker wrote since the run was born, else from the history."""
+    run = values.run
+    tally = run.tally if run.tally is not None else rows.read_tally(run.id)
+    return summary(values.workflow, decision, tally, cost=subject_cost or 0)
 
 
 def is_quiet(run: RunRow, workflow: CompiledWorkflow, decision: Decision) -> bool:

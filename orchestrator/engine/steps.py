@@ -16,6 +16,7 @@ from orchestrator.conf import engine_settings
 from orchestrator.core import planning
 from orchestrator.core.admission import Lane, queued_on
 from orchestrator.core.decision import Ref
+from orchestrator.core.endings import Tally
 from orchestrator.core.errors import InvariantBroken, StepError, Unreadable
 from orchestrator.core.gates import Gate, passing
 from orchestrator.core.outcomes import Failed, Outcome, StartChild, UndoChildren, Waiting
@@ -49,6 +50,8 @@ from orchestrator.models.rows import RunRow, StepRow
 logger = logging.getLogger(__name__)
 
 _OPTIMISTIC_TRIES = 2
+_TAKEN_AT_BIRTH = 2
+"""The version of a run whose first move since its birth was a claim."""
 _NEVER_ALONE = (Waiting, StartChild, UndoChildren, Failed)
 
 
@@ -186,6 +189,8 @@ def _taken(
         row.attempt -= 1  # counted by the claim already
         if row.fence != fence:
             return None
+    if run.version == _TAKEN_AT_BIRTH:
+        run.tally = Tally()
     row.fence = fence - 1  # as before the claim
     values = Values(run, workflow)
     settled = Settled(

@@ -32,7 +32,7 @@ def write(change: Change, values: Values) -> datetime:
         end = ending.final_words(decision, values, subject_cost=cost)
     if end is not None:
         decision.events.append(EventDraft(f"run.{decision.run_state}", None, end.pop("event")))
-    plain = advancing.plain_way_on(change, end)
+    plain = advancing.plain_move(change, end)
     if plain is not None:
         change.asked_at = time.monotonic()
         return _moved(change, advance(plain))
@@ -56,6 +56,9 @@ def write(change: Change, values: Values) -> datetime:
 
 def _moved(change: Change, at: datetime) -> datetime:
     run, decision = change.run, change.decision
+    if run.tally is not None:
+        cost = (change.subject or {}).get("cost") or 0
+        run.tally.add(change.workflow, decision.events, cost=cost)
     run.version += 1
     run.state = decision.run_state
     run.snapshot = decision.snapshot

@@ -10,4 +10,7 @@ _ADVANCE = Path(__file__).resolve().parent.parent / "models" / "sql" / "advance.
 class Migration(migrations.Migration):
     dependencies = [("orchestrator", "0020_lean_rows")]
 
-    operations = [migrations.RunSQL(_ADVANCE.read_text(), "DROP FUNCTION orchestrator_advance")]
+    operations = [migrations.RunSQL(
+            _ADVANCE.read_text(),
+            "DROP FUNCTION IF EXISTS orchestrator_advance, orchestrator_finish",
+        )]

@@ -1,8 +1,9 @@
-"""The hot path: settle a plain step and claim the next new one, in one lean statement."""
+"""The hot path: settle a plain step, and claim the next or end the run, in one lean statement."""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,23 +17,26 @@ from orchestrator.models import direct
 from orchestrator.models.moves import guard_error
 from orchestrator.models.statements import encoded
 
-_PLACES = 19
-_ADVANCE = direct.DirectStatement(
-    b"orchestrator_advance",
-    b"SELECT orchestrator_advance(%s)" % b", ".join(b"$%d" % (n + 1) for n in range(_PLACES)),
-    places=_PLACES,
-    binary=frozenset({0, 2, 8}),
-)
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)  # PostgreSQL's, in its binary instants
 _INT8 = struct.Struct("!q")
 
 
-@dataclass(slots=True, kw_only=True)
-class Advance:
-    """The arguments of ``orchestrator_advance`` (sql/advance.sql says what each is).
+def _call(name: bytes, *, places: int, binary: set[int]) -> direct.DirectStatement:
+    marks = b", ".join(b"$%d" % (number + 1) for number in range(places))
+    sql = b"SELECT %s(%s)" % (name, marks)
+    return direct.DirectStatement(name, sql, places=places, binary=frozenset(binary))
 
-    ``owed``: the settled step's input as JSON text, where its claim did not write it; ``events``:
-    the lines of history as JSON text, None for the usual three.
+
+_ADVANCE = _call(b"orchestrator_advance", places=19, binary={0, 2, 8})
+_FINISH = _call(b"orchestrator_finish", places=14, binary={0, 2})
+
+
+@dataclass(slots=True, kw_only=True)
+class PlainSettle:
+    """A step that completed without more ado (sql/advance.sql says what each is).
+
+    ``owed``: its input as JSON text, where its claim did not write it; ``events``: the lines of
+    history as JSON text, None for the usual ones.
     """
 
     run_id: UUID
@@ -43,6 +47,26 @@ class Advance:
     done: str
     output: Any
     owed: bytes | None
+    events: bytes | None = None
+
+    def values(self) -> list[bytes | None]:
+        """The arguments that both statements begin with."""
+        return [
+            self.run_id.bytes,
+            b"%d" % self.version,
+            self.compact,
+            self.step_id.encode(),
+            b"%d" % self.fence,
+            self.done.encode(),
+            encoded(self.output),
+            self.owed,
+        ]
+
+
+@dataclass(slots=True, kw_only=True)
+class Advance(PlainSettle):
+    """The arguments of ``orchestrator_advance``: the next step is claimed with it."""
+
     next_id: UUID
     key: str
     position: int
@@ -51,25 +75,45 @@ class Advance:
     timeout_s: float
     input: Any
     gates: list[str] | None
-    events: bytes | None
     worker: str
     lease: timedelta
 
 
-def advance(move: Advance) -> datetime:
+@dataclass(slots=True, kw_only=True)
+class Finish(PlainSettle):
+    """The arguments of ``orchestrator_finish``: the run completes with it. ``ended`` is the payload
+    of ``run.completed``."""
+
+    run_output: Any
+    outcome: str
+    compensation: str
+    warnings: list[Any]
+    ended: dict[str, Any]
+
+
+def advance(move: Advance | Finish) -> datetime:
     """Write it, all or nothing; the database's instant of it. Call with no transaction open.
 
     Raises MovedOn or StaleFence when a guard fails: then nothing is written.
     """
-    values = [
-        move.run_id.bytes,
-        b"%d" % move.version,
-        move.compact,
-        move.step_id.encode(),
-        b"%d" % move.fence,
-        move.done.encode(),
-        encoded(move.output),
-        move.owed,
+    statement = _ADVANCE if isinstance(move, Advance) else _FINISH
+    values = [*move.values(), *(_next(move) if isinstance(move, Advance) else _end(move))]
+    crash_point("advance:before")
+    try:
+        at = statement.fetch(values)
+    except DatabaseError as error:
+        guard = guard_error(error)
+        if guard is None:
+            raise
+        raise guard from None
+    if at is None:
+        raise InvariantBroken("the statement returned nothing")
+    crash_point("advance:after")
+    return _EPOCH + timedelta(microseconds=_INT8.unpack(at)[0])
+
+
+def _next(move: Advance) -> Sequence[bytes | None]:
+    return (
         move.next_id.bytes,
         move.key.encode(),
         b"%d" % move.position,
@@ -81,19 +125,18 @@ def advance(move: Advance) -> datetime:
         move.events,
         move.worker.encode(),
         b"%f seconds" % move.lease.total_seconds(),
-    ]
-    crash_point("advance:before")
-    try:
-        at = _ADVANCE.fetch(values)
-    except DatabaseError as error:
-        guard = guard_error(error)
-        if guard is None:
-            raise
-        raise guard from None
-    if at is None:
-        raise InvariantBroken("orchestrator_advance returned nothing")
-    crash_point("advance:after")
-    return _EPOCH + timedelta(microseconds=_INT8.unpack(at)[0])
+    )
+
+
+def _end(move: Finish) -> Sequence[bytes | None]:
+    return (
+        encoded(move.run_output),
+        move.outcome.encode(),
+        move.compensation.encode(),
+        encoded(move.warnings),
+        encoded(move.ended),
+        move.events,
+    )
 
 
 def _text_array(words: list[str]) -> bytes:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connections
 from psycopg import Connection, OperationalError
 from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, ExecStatus, Format
@@ -34,28 +34,31 @@ class DirectStatement:
 
         Raises django.db's errors, as a cursor would.
         """
-        connection.ensure_connection()
-        with connection.wrap_database_errors:
-            link: Connection[Any] = connection.connection
+        django = connections[DEFAULT_DB_ALIAS]
+        django.ensure_connection()
+        with django.wrap_database_errors:
+            link: Connection[Any] = django.connection
+            pgconn = link.pgconn
             known = _prepared.setdefault(link, set())
             if self._name not in known:
-                _check(link, link.pgconn.prepare(self._name, self._sql))
+                _check(pgconn, pgconn.prepare(self._name, self._sql))
                 known.add(self._name)
-            result = link.pgconn.exec_prepared(
+            result = pgconn.exec_prepared(
                 self._name, cast(Any, values), self._formats, result_format=Format.BINARY
             )
-            _check(link, result)
+            _check(pgconn, result)
         return result.get_value(0, 0)
 
 
 def is_free() -> bool:
     """Whether no transaction is open, so that a statement commits by itself."""
-    return not connection.in_atomic_block and connection.get_autocommit()
+    django = connections[DEFAULT_DB_ALIAS]
+    return not django.in_atomic_block and django.get_autocommit()
 
 
-def _check(link: Connection[Any], result: Any) -> None:
+def _check(pgconn: Any, result: Any) -> None:
     if result.status in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
         return
-    if link.pgconn.status != ConnStatus.OK:
+    if pgconn.status != ConnStatus.OK:
         raise OperationalError(result.get_error_message() or "the connection was lost")
     raise error_from_result(result)

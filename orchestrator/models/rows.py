@@ -12,6 +12,7 @@ from uuid import UUID
 import orjson
 from django.db import connection
 
+from orchestrator.core.endings import Tally
 from orchestrator.core.errors import InvariantBroken, Unreadable
 from orchestrator.core.snapshot import Snapshot, unpack
 from orchestrator.core.states import RUN_TERMINAL, RunState
@@ -45,7 +46,10 @@ _N_RUN = len(_RUN_COLUMNS.split(","))
 
 @dataclass(slots=True)
 class RunRow:
-    """What the engine needs of a run, as read."""
+    """What the engine needs of a run, as read.
+
+    ``tally``: what its history has come to, where a worker wrote all of it since the run's birth.
+    """
 
     id: UUID
     tenant: str
@@ -63,6 +67,7 @@ class RunRow:
     depth: int
     parent_id: UUID | None
     parent_step: UUID | None
+    tally: Tally | None = None
 
     @property
     def ended(self) -> bool:
@@ -258,16 +263,7 @@ def first_item_error(run_id: UUID, key: str) -> dict[str, Any] | None:
     return error
 
 
-@dataclass(frozen=True, slots=True)
-class HistorySummary:
-    """From the history: plain steps completed, in order (at most 100); counts by event type."""
-
-    route: list[str]
-    counts: dict[str, int]
-    cost_microusd: int
-
-
-_SUMMARY = (
+_TALLY = (
     "SELECT (SELECT coalesce(array_agg(step ORDER BY seq), '{}') FROM ("
     "   SELECT step, seq FROM orchestrator_event WHERE run_id = r.id"
     "   AND type = 'step.completed' AND step NOT LIKE '%%[%%'"
@@ -278,10 +274,10 @@ _SUMMARY = (
 )
 
 
-def read_summary(run_id: UUID) -> HistorySummary:
+def read_tally(run_id: UUID) -> Tally:
     """What the history says so far, in one query."""
-    row = fetch_prepared(_SUMMARY, [run_id])
+    row = fetch_prepared(_TALLY, [run_id])
     if row is None:
         raise InvariantBroken(f"run {run_id} is gone")
     route, counts, cost = row
-    return HistorySummary(list(route), _json(counts), cost)
+    return Tally(list(route), _json(counts), cost)

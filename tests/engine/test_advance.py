@@ -1,4 +1,4 @@
-"""The plain way on, written by its own lean statement, is the general one in every row."""
+"""The plain way on and the plain end, by lean statements, are the general one in every row."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from uuid import UUID
 import pytest
 from django.db import IntegrityError, OperationalError, connection
 
+from orchestrator import engine
 from orchestrator.clock import new_id
+from orchestrator.core.endings import Tally
 from orchestrator.models import Event, Run, Step, direct, rows
-from orchestrator.models.advance import Advance, advance
+from orchestrator.models.advance import Advance, Finish, advance
 from orchestrator.models.moves import MovedOn, StaleFence
 from orchestrator.models.statements import execute
 from tests.engine import probes
 from tests.engine.carrier import Carrier
 from tests.engine.guarded import running
-from tests.engine.runs import events, ran, say, state, step
+from tests.engine.runs import events, payload, ran, say, started, state, step
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -59,11 +61,11 @@ def everything(run: Run) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def advances(monkeypatch: pytest.MonkeyPatch) -> list[Advance]:
-    """What the lean statement was asked to write."""
-    seen: list[Advance] = []
+def moves(monkeypatch: pytest.MonkeyPatch) -> list[Advance | Finish]:
+    """What the lean statements were asked to write."""
+    seen: list[Advance | Finish] = []
 
-    def noted(move: Advance) -> Any:
+    def noted(move: Advance | Finish) -> Any:
         seen.append(move)
         return advance(move)
 
@@ -73,21 +75,47 @@ def advances(monkeypatch: pytest.MonkeyPatch) -> list[Advance]:
 
 def test_the_plain_way_on_writes_every_row_as_the_general_one_does(
     carrier: Carrier,
-    advances: list[Advance],
+    moves: list[Advance | Finish],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lean = ran(carrier, CHAIN)
-    assert [move.key for move in advances] == ["b", "c", "d"]
+    assert [(type(move), move.done) for move in moves] == [
+        (Advance, "a"),
+        (Advance, "b"),
+        (Advance, "c"),
+        (Finish, "d"),
+    ]
 
     monkeypatch.setattr(direct, "is_free", lambda: False)
     general = ran(carrier, CHAIN)
 
-    assert len(advances) == 3
+    assert len(moves) == 4
     assert everything(lean) == everything(general)
 
 
+def test_the_summary_is_the_same_from_memory_and_from_the_history(
+    carrier: Carrier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remembered = ran(carrier, CHAIN)
+    reads: list[UUID] = []
+    read_tally = rows.read_tally
+
+    def noted(run_id: UUID) -> Tally:
+        reads.append(run_id)
+        return read_tally(run_id)
+
+    monkeypatch.setattr(rows, "read_tally", noted)
+    paused = started(CHAIN)
+    engine.pause_run(paused, actor="me", reason="so that its history is no newborn's")
+    engine.resume_run(paused, actor="me", reason="")
+    carrier.run_all()
+
+    assert reads == [paused]
+    assert payload(remembered, "run.completed") == payload(paused, "run.completed")
+
+
 def test_what_needs_more_than_the_plain_way_goes_the_general_one(
-    carrier: Carrier, advances: list[Advance]
+    carrier: Carrier, moves: list[Advance | Finish]
 ) -> None:
     steps = {
         "a": say(1),
@@ -98,23 +126,32 @@ def test_what_needs_more_than_the_plain_way_goes_the_general_one(
     run = ran(carrier, steps)
 
     assert state(run) == "completed"
-    assert advances == []  # two READY at once, an intent, a receipt, an end
+    assert [move.done for move in moves] == ["d"]  # not two READY at once, an intent, a receipt
 
 
-def asked(run_id: UUID) -> Advance:
-    """An advance as a worker would write it who holds the run and its running step ``a``."""
+LEAN = ("advance", "finish")
+
+
+def asked(run_id: UUID, kind: str) -> Advance | Finish:
+    """What a worker would write who holds the run and its running step ``a``."""
     found = rows.read_work(run_id, "a", "")
     assert found is not None
     run, row = found
+    settled: dict[str, Any] = {
+        "run_id": run.id,
+        "version": run.version,
+        "compact": run.snapshot.pack(),
+        "step_id": str(row.id),
+        "fence": row.fence,
+        "done": "a",
+        "output": "late",
+        "owed": None,
+    }
+    if kind == "finish":
+        ended: dict[str, Any] = {"run_output": 1, "outcome": "", "compensation": ""}
+        return Finish(**settled, **ended, warnings=[], ended={})
     return Advance(
-        run_id=run.id,
-        version=run.version,
-        compact=run.snapshot.pack(),
-        step_id=str(row.id),
-        fence=row.fence,
-        done="a",
-        output="late",
-        owed=None,
+        **settled,
         next_id=new_id(),
         key="z",
         position=1,
@@ -123,13 +160,12 @@ def asked(run_id: UUID) -> Advance:
         timeout_s=30.0,
         input={},
         gates=None,
-        events=None,
         worker="me",
         lease=timedelta(seconds=15),
     )
 
 
-def refused(run_id: UUID, move: Advance, error: type[Exception]) -> None:
+def refused(run_id: UUID, move: Advance | Finish, error: type[Exception]) -> None:
     before = (events(run_id), step(run_id, "a").state, Run.objects.get(pk=run_id).version)
     with pytest.raises(error):
         advance(move)
@@ -141,31 +177,41 @@ def refused(run_id: UUID, move: Advance, error: type[Exception]) -> None:
     assert not Step.objects.filter(run_id=run_id, key="z").exists()
 
 
-def test_an_advance_from_an_older_version_of_the_run_changes_nothing(carrier: Carrier) -> None:
+@pytest.mark.parametrize("kind", LEAN)
+def test_a_lean_write_from_an_older_version_of_the_run_changes_nothing(
+    carrier: Carrier, kind: str
+) -> None:
     run_id = running(carrier)
-    move = asked(run_id)
+    move = asked(run_id, kind)
     refused(run_id, replace(move, version=move.version - 1), MovedOn)
 
 
-def test_an_advance_with_an_older_fence_changes_nothing(carrier: Carrier) -> None:
+@pytest.mark.parametrize("kind", LEAN)
+def test_a_lean_write_with_an_older_fence_changes_nothing(carrier: Carrier, kind: str) -> None:
     run_id = running(carrier)
-    move = asked(run_id)
+    move = asked(run_id, kind)
     refused(run_id, replace(move, fence=move.fence - 1), StaleFence)
 
 
-def test_an_advance_of_a_step_that_does_not_run_changes_nothing(carrier: Carrier) -> None:
+@pytest.mark.parametrize("kind", LEAN)
+def test_a_lean_write_of_a_step_that_does_not_run_changes_nothing(
+    carrier: Carrier, kind: str
+) -> None:
     run_id = running(carrier)
-    move = asked(run_id)
+    move = asked(run_id, kind)
     put = "UPDATE orchestrator_step SET state = %s WHERE id = %s"
     execute(put, ["retrying", move.step_id])
     refused(run_id, move, StaleFence)
     execute(put, ["running", move.step_id])
 
 
+@pytest.mark.parametrize("kind", LEAN)
 @pytest.mark.parametrize("over", ["paused", "completed", "compensating"])
-def test_an_advance_of_a_run_that_does_not_run_changes_nothing(carrier: Carrier, over: str) -> None:
+def test_a_lean_write_of_a_run_that_does_not_run_changes_nothing(
+    carrier: Carrier, over: str, kind: str
+) -> None:
     run_id = running(carrier)
-    move = asked(run_id)
+    move = asked(run_id, kind)
     put = "UPDATE orchestrator_run SET state = %s WHERE id = %s"
     execute(put, [over, run_id])
     refused(run_id, move, MovedOn)
@@ -180,9 +226,10 @@ def test_the_database_knows_no_other_states(carrier: Carrier, table: str) -> Non
         execute(f"UPDATE orchestrator_{table} SET state = 'done' WHERE {where} = %s", [run_id])
 
 
-def test_a_connection_that_breaks_is_an_operational_error(carrier: Carrier) -> None:
+@pytest.mark.parametrize("kind", LEAN)
+def test_a_connection_that_breaks_is_an_operational_error(carrier: Carrier, kind: str) -> None:
     run_id = running(carrier)
-    move = asked(run_id)
+    move = asked(run_id, kind)
     connection.ensure_connection()
     connection.connection.pgconn.finish()
     with pytest.raises(OperationalError):

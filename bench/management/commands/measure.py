@@ -30,6 +30,7 @@ from bench.plain import EARLY, LATE
 from bench.profiling import profile
 from bench.report import as_json, table
 from bench.stage import Stage, staged
+from bench.statements import stop_counting
 
 MEASURES = {
     "commits": commits.measure,
@@ -79,6 +80,7 @@ class Command(BaseCommand):
         stage.start_pulse()
         lines = []
         for name in wanted:
+            stop_counting()
             for figure in MEASURES[name](stage):
                 self.stdout.write(f"{table(figure)}\n\n")
                 lines.append(as_json(figure))

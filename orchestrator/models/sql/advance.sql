@@ -58,3 +58,49 @@ BEGIN
     RETURN t;
 END
 $$;
+
+-- The plain end: a step without an effect has completed, and its run with it, which nobody has to be
+-- told. What orchestrator_apply would write, as above. p_events NULL: completed, and p_ended (the
+-- payload of run.completed).
+CREATE OR REPLACE FUNCTION orchestrator_finish(
+    p_run uuid, p_version bigint, p_compact bytea,
+    p_step uuid, p_fence bigint, p_done text, p_output jsonb, p_input jsonb,
+    p_run_output jsonb, p_outcome text, p_compensation text, p_warnings jsonb,
+    p_ended jsonb, p_events jsonb
+) RETURNS timestamptz LANGUAGE plpgsql AS $$
+DECLARE
+    t timestamptz := orchestrator_now();
+    seq bigint;
+BEGIN
+    UPDATE orchestrator_run SET version = p_version + 1, compact = p_compact, updated_at = t,
+           next_seq = next_seq + coalesce(jsonb_array_length(p_events), 2),
+           state = 'completed', finished_at = coalesce(finished_at, t),
+           worked = worked + coalesce(t - working_since, interval '0'), working_since = NULL,
+           deadline_at = CASE WHEN time_is_wall THEN deadline_at END,
+           output = p_run_output, error = NULL, outcome = p_outcome,
+           compensation = p_compensation, warnings = p_warnings
+     WHERE id = p_run AND state = 'running' AND version = p_version
+    RETURNING next_seq - coalesce(jsonb_array_length(p_events), 2) INTO seq;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'run % is not at version %', p_run, p_version USING ERRCODE = 'OR001';
+    END IF;
+
+    UPDATE orchestrator_step SET state = 'completed', output = p_output, error = NULL,
+           input = coalesce(p_input, input), finished_at = t, lease_until = NULL, timeout_at = NULL,
+           dispatched_at = NULL, n_dispatched = 0, why = '', passed = '', waiting_key = ''
+     WHERE id = p_step AND fence = p_fence AND run_id = p_run AND state = 'running';
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'step % is not running with fence %', p_step, p_fence
+            USING ERRCODE = 'OR002';
+    END IF;
+
+    IF p_events IS NOT NULL THEN
+        PERFORM orchestrator_append(p_run, seq, p_events, t);
+        RETURN t;
+    END IF;
+    INSERT INTO orchestrator_event (run_id, seq, type, step, payload, actor, at) VALUES
+        (p_run, seq, 'step.completed', p_done, '{}', '', t),
+        (p_run, seq + 1, 'run.completed', '', p_ended, '', t);
+    RETURN t;
+END
+$$;

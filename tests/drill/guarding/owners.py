@@ -2,11 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tests.drill.guarding.guard import ADVANCE, APPLY, Cut, Guard
 
 HERE = "tests/engine/test_guards.py::"
 EFFECT = "tests/engine/test_effect_guards.py::"
 PLAIN = "tests/engine/test_advance.py::"
+
+
+_PLAIN_CUTS = {
+    "fence": (
+        "settles a step only with the fence of its claim",
+        "with_an_older_fence",
+        ("AND state = 'running' AND fence = p_fence;", "AND state = 'running';"),
+        ("AND fence = p_fence AND run_id", "AND run_id"),
+    ),
+    "state": (
+        "settles a step only while it runs",
+        "of_a_step_that_does_not_run",
+        ("AND run_id = p_run AND state = 'running' AND fence", "AND run_id = p_run AND fence"),
+        ("AND run_id = p_run AND state = 'running';", "AND run_id = p_run;"),
+    ),
+    "version": (
+        "writes only over the version that its decision was made from",
+        "from_an_older_version_of_the_run",
+        ("AND version = p_version AND state", "AND state"),
+        ("AND state = 'running' AND version = p_version", "AND state = 'running'"),
+    ),
+    "running": (
+        "carries on no run that is paused, ending or over",
+        "of_a_run_that_does_not_run",
+        ("version = p_version AND state = 'running'", "version = p_version"),
+        ("AND state = 'running' AND version", "AND version"),
+    ),
+}
+
+
+def _plain_guards() -> Iterator[Guard]:
+    """The guards of the two lean statements, each taken away by itself."""
+    for name, (what, test, *texts) in _PLAIN_CUTS.items():
+        for kind, (old, new) in zip(("advance", "finish"), texts, strict=True):
+            yield Guard(
+                name=f"{name} of a lean {kind}",
+                what=f"the lean statement ({kind}) {what}",
+                cuts=(Cut(ADVANCE, old, new),),
+                tests=(f"{PLAIN}test_a_lean_write_{test}_changes_nothing[{kind}]",),
+            )
+
 
 OWNER_GUARDS = (
     Guard(
@@ -25,32 +68,7 @@ OWNER_GUARDS = (
             "::test_a_late_result_while_the_other_worker_still_works_changes_nothing",
         ),
     ),
-    Guard(
-        name="fence on the plain way",
-        what="the lean statement settles a step only with the fence of its claim",
-        cuts=(Cut(ADVANCE, " AND fence = p_fence;", ";"),),
-        tests=(f"{PLAIN}test_an_advance_with_an_older_fence_changes_nothing",),
-    ),
-    Guard(
-        name="state on the plain way",
-        what="the lean statement settles a step only while it runs",
-        cuts=(
-            Cut(ADVANCE, "AND run_id = p_run AND state = 'running' AND", "AND run_id = p_run AND"),
-        ),
-        tests=(f"{PLAIN}test_an_advance_of_a_step_that_does_not_run_changes_nothing",),
-    ),
-    Guard(
-        name="version on the plain way",
-        what="the lean statement writes only over the version that its decision was made from",
-        cuts=(Cut(ADVANCE, "AND version = p_version AND state", "AND state"),),
-        tests=(f"{PLAIN}test_an_advance_from_an_older_version_of_the_run_changes_nothing",),
-    ),
-    Guard(
-        name="running on the plain way",
-        what="the lean statement carries on no run that is paused, ending or over",
-        cuts=(Cut(ADVANCE, "version = p_version AND state = 'running'", "version = p_version"),),
-        tests=(f"{PLAIN}test_an_advance_of_a_run_that_does_not_run_changes_nothing",),
-    ),
+    *_plain_guards(),
     Guard(
         name="fence from the clock",
         what="a claim that a crash made forgotten is never given out again",
