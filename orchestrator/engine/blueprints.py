@@ -149,10 +149,20 @@ def compiled(blueprint_id: int) -> CompiledWorkflow:
     document, problems = parse_document(value)
     if document is None:
         raise Unreadable(f"blueprint {blueprint_id} cannot be read: {problems[0].message}")
-    site = installed_site(row[3])
-    undoable = _undoable(row[3], document, pins)
+    return draft(row[3], document, value, pins)
+
+
+def draft(
+    tenant: str, document: Document, value: Mapping[str, Any], pins: Mapping[str, str]
+) -> CompiledWorkflow:
+    """A document that is valid, published or not, ready to run for this tenant."""
     return compile_workflow(
-        document, value, queues=default_queues(), pins=pins, site=site, undoable=undoable
+        document,
+        value,
+        queues=default_queues(),
+        pins=pins,
+        site=installed_site(tenant),
+        undoable=_undoable(tenant, document, pins),
     )
 
 

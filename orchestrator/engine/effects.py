@@ -86,6 +86,20 @@ def apply_effect(
     plan: EffectPlan, step: Acting, context: StepContext, call: Callable[[], Outcome]
 ) -> Answered:
     """Bring the effect about, once. ``call`` runs the step's body; the intent is committed."""
+    known = without_call(plan)
+    if known is not None:
+        return known
+    match plan.course:
+        case Course.DOUBT:
+            return _settle_doubt(plan, step, context, call)
+        case Course.CALL if engine_settings().after_restore:  # done after the backup, perhaps
+            return _settle_doubt(plan, step, context, call)
+        case _:
+            return _conclude(plan, step, context, call())
+
+
+def without_call(plan: EffectPlan) -> Answered | None:
+    """The answer where nobody has to be called: the receipt is there, or the key is refused."""
     match plan.course:
         case Course.FOUND:
             found = EffectEnd(key=plan.key, status=EffectStatus.APPLIED, already=True)
@@ -96,12 +110,8 @@ def apply_effect(
             return Answered(outcome=_undone(plan))
         case Course.BUSY:
             return Answered(outcome=_busy(plan))
-        case Course.DOUBT:
-            return _settle_doubt(plan, step, context, call)
-        case Course.CALL if engine_settings().after_restore:  # done after the backup, perhaps
-            return _settle_doubt(plan, step, context, call)
-        case Course.CALL:
-            return _conclude(plan, step, context, call())
+        case _:
+            return None
 
 
 def _clash(plan: EffectPlan) -> Failed:

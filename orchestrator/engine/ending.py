@@ -8,7 +8,7 @@ from orchestrator.conf import engine_settings
 from orchestrator.core import planning, saga
 from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import Decision
-from orchestrator.core.endings import last_words, output_error, summary
+from orchestrator.core.endings import LastWords, last_words, output_error, summary
 from orchestrator.core.errors import ConditionError
 from orchestrator.core.states import RunState
 from orchestrator.engine.values import Values
@@ -19,7 +19,25 @@ from orchestrator.models.rows import RunRow
 def final_words(
     decision: Decision, values: Values, *, subject_cost: int | None
 ) -> dict[str, Any] | None:
-    """What the run row gets at its end, and under ``event`` the payload of the terminal event.
+    """What the run row gets at its end, and under ``event`` the payload of the terminal event; see
+    ``worked_out``. None: there is something to undo first, and the end is yet to come.
+    """
+    found = worked_out(decision, values)
+    if found is None:
+        return None
+    output, words = found
+    return {
+        "compensation": words.compensation,
+        "output": output,
+        "error": words.error,
+        "outcome": words.outcome,
+        "warnings": decision.snapshot.warnings,
+        "event": words.event(_summary(values, decision, subject_cost)),
+    }
+
+
+def worked_out(decision: Decision, values: Values) -> tuple[Any, LastWords] | None:
+    """The run's output, and how it ends.
 
     An ``output`` that cannot be evaluated fails the run (``condition_error``): the decision is
     changed accordingly. None: then there is something to undo first, and the end is yet to come.
@@ -37,15 +55,7 @@ def final_words(
             elif saga.standing(values.workflow, snapshot):
                 planning.fail_output(values.workflow, decision, output_error(output_failure))
                 return None
-    words = last_words(values.workflow, decision, output_failure=output_failure)
-    return {
-        "compensation": words.compensation,
-        "output": output,
-        "error": words.error,
-        "outcome": words.outcome,
-        "warnings": snapshot.warnings,
-        "event": words.event(_summary(values, decision, subject_cost)),
-    }
+    return output, last_words(values.workflow, decision, output_failure=output_failure)
 
 
 def run_output(values: Values) -> Any:

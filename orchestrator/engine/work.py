@@ -31,7 +31,6 @@ from orchestrator.engine.values import Values
 from orchestrator.executors.base import StepContext
 from orchestrator.executors.json_output import output_error, plain_json
 from orchestrator.executors.registry import get_executor
-from orchestrator.models import loops
 from orchestrator.models.call_rows import Holder
 from orchestrator.models.rows import RunRow, StepRow
 
@@ -168,7 +167,7 @@ def _positions(values: Values, keys: frozenset[str]) -> list[int]:
 
 def _items(values: Values, step: StepPlan, loop: ForEach) -> list[Any]:
     if step.undoes is not None:
-        return loops.completed_items(values.run.id, step.undoes)
+        return values.find_completed_items(step.undoes)
     values.load(_positions(values, loop.items.references))
     value = loop.items.render(values.scope())
     if not isinstance(value, list):
@@ -184,7 +183,7 @@ def perform(work: Work, *, max_items: int) -> Answer:
     if prepared.error is not None:
         return Answer(outcome=Failed(error=prepared.error))
     if prepared.items is not None:
-        return Answer(outcome=_expand(prepared.items, work.step, max_items))
+        return Answer(outcome=expand(prepared.items, work.step, max_items))
     context = step_context(work)
     if prepared.effect is None:
         return Answer(outcome=_execute(work, context))
@@ -194,7 +193,8 @@ def perform(work: Work, *, max_items: int) -> Answer:
     return Answer(outcome=answered.outcome, effect=answered.effect)
 
 
-def _expand(items: list[Any], step: StepPlan, max_items: int) -> Failed | Expanded:
+def expand(items: list[Any], step: StepPlan, max_items: int) -> Failed | Expanded:
+    """A for_each looked at its list: so many items, or too many."""
     if step.undoes is not None:
         return Expanded(total=len(items), only=tuple(items))
     if len(items) <= max_items:
