@@ -17,6 +17,7 @@ from orchestrator import engine
 from orchestrator.core.canvas import Stretch, compile_canvas
 from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import Ref
+from orchestrator.engine.ports import WakeUps
 from orchestrator.models.rows import RunRow
 from orchestrator.tasks.names import parse_path, path_of
 
@@ -36,6 +37,11 @@ class Carrier:
                 raise TypeError(f"the profile runs stretches only, not {type(canvas).__name__}")
             key, scope = parse_path(path_of(workflow, canvas.refs))
             self._orders.append(engine.Order(run_id=run.id, key=key, scope=scope))
+
+    def dispatch_all(self, orders: Sequence[WakeUps]) -> None:
+        """Each run's by itself."""
+        for run, workflow, refs in orders:
+            self.dispatch(run, workflow, refs)
 
     def depth(self, queue: str) -> int:
         """Nobody else waits."""

@@ -31,8 +31,6 @@ def write_consequences(
     subject = change.decision.subject
     if subject is None:
         return
-    if row.state in (StepState.WAITING, StepState.RETRYING):
-        timer_rows.drop_timers([row.id])
     if subject.wake_after is not None:
         timer_rows.set_timer(change.run.id, row.id, subject.wake_kind, subject.wake_after)
     if isinstance(outcome, Failed):

@@ -9,6 +9,9 @@ from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import Ref
 from orchestrator.models.rows import RunRow
 
+WakeUps = tuple[RunRow, CompiledWorkflow, Sequence[Ref]]
+"""A run, its workflow, and the READY work of it that messages are sent for."""
+
 
 class Dispatcher(Protocol):
     """Sends wake-ups for READY work. Called after commit; must not raise when a broker is away:
@@ -16,6 +19,10 @@ class Dispatcher(Protocol):
 
     def dispatch(self, run: RunRow, workflow: CompiledWorkflow, refs: Sequence[Ref]) -> None:
         """Send what carries ``refs``, under the run's correlation id and trace."""
+        ...
+
+    def dispatch_all(self, orders: Sequence[WakeUps]) -> None:
+        """The same for many runs, in as few trips to the broker as can be."""
         ...
 
     def depth(self, queue: str) -> int:

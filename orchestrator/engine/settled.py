@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -40,7 +41,7 @@ class Settled:
 
     def send(self) -> None:
         """Send the wake-ups, the children's too; call after commit."""
-        refs = self._admitted()
+        refs = self.admitted()
         if refs:
             crash_point("send:before")
             ports.dispatcher().dispatch(self.run, self.workflow, refs)
@@ -48,7 +49,7 @@ class Settled:
         for child in self.children:
             child.send()
 
-    def _admitted(self) -> list[Ref]:
+    def admitted(self) -> list[Ref]:
         """Those that a message is sent for, as far as the gates are known without a read: none
         before a shut one (a sweep parks it), and one for a queue that is crowded (a sweep sends
         the others when it is shorter)."""
@@ -65,6 +66,15 @@ class Settled:
                 crowded.add(step.queue)
             sent.append(ref)
         return sent
+
+
+def send_all(many: Iterable[Settled]) -> None:
+    """Send the wake-ups of many runs together; call after their commits."""
+    found = [(one.run, one.workflow, refs) for one in many if (refs := one.admitted())]
+    if found:
+        crash_point("send:before")
+        ports.dispatcher().dispatch_all(found)
+        crash_point("send:after")
 
 
 def _keys(step: StepPlan) -> tuple[str, ...]:

@@ -12,11 +12,13 @@ from orchestrator.core import saga
 from orchestrator.core.decision import Decision, EventDraft
 from orchestrator.engine import advancing, ending
 from orchestrator.engine.change import Change, claim_of, events_of, new_rows, scope_of
+from orchestrator.engine.plain_waking import plain_waking
 from orchestrator.engine.values import Values
 from orchestrator.engine.work import worker_name
 from orchestrator.models import loops, moves, outbox_rows, repair_rows, step_moves, timer_rows
 from orchestrator.models.advance import advance
 from orchestrator.models.moves import Write
+from orchestrator.models.wake import wake
 
 
 def write(change: Change, values: Values) -> datetime:
@@ -35,7 +37,10 @@ def write(change: Change, values: Values) -> datetime:
     plain = advancing.plain_move(change, end)
     if plain is not None:
         change.asked_at = time.monotonic()
-        return _moved(change, advance(plain))
+        return moved(change, advance(plain))
+    waking = plain_waking(change, end)
+    if waking is not None:
+        return moved(change, wake(waking))
     write = Write(
         run_id=run.id,
         version=run.version,
@@ -51,10 +56,11 @@ def write(change: Change, values: Values) -> datetime:
         lease=engine_settings().lease,
     )
     change.asked_at = time.monotonic()
-    return _moved(change, moves.apply_decision(write))
+    return moved(change, moves.apply_decision(write))
 
 
-def _moved(change: Change, at: datetime) -> datetime:
+def moved(change: Change, at: datetime) -> datetime:
+    """The change is written: the run in memory is as it is in its row."""
     run, decision = change.run, change.decision
     if run.tally is not None:
         cost = (change.subject or {}).get("cost") or 0

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from django.db import DEFAULT_DB_ALIAS, connections
 from psycopg import Connection, OperationalError
 from psycopg.errors import error_from_result
-from psycopg.pq import ConnStatus, ExecStatus, Format
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, Format
 
 _prepared: WeakKeyDictionary[Connection[Any], set[bytes]] = WeakKeyDictionary()
 
@@ -34,20 +34,43 @@ class DirectStatement:
 
         Raises django.db's errors, as a cursor would.
         """
-        django = connections[DEFAULT_DB_ALIAS]
-        django.ensure_connection()
-        with django.wrap_database_errors:
-            link: Connection[Any] = django.connection
-            pgconn = link.pgconn
-            known = _prepared.setdefault(link, set())
-            if self._name not in known:
-                _check(pgconn, pgconn.prepare(self._name, self._sql))
-                known.add(self._name)
+        with connections[DEFAULT_DB_ALIAS].wrap_database_errors:
+            pgconn = self._prepared_on()
             result = pgconn.exec_prepared(
                 self._name, cast(Any, values), self._formats, result_format=Format.BINARY
             )
             _check(pgconn, result)
-        return result.get_value(0, 0)
+        value: bytes | None = result.get_value(0, 0)
+        return value
+
+    def fetch_each(self, rows: Sequence[Sequence[bytes | None]]) -> list[bytes | str]:
+        """The one value of each, or the SQLSTATE with which it was refused; all are sent before
+        the first is waited for, and each commits by itself. Never inside a transaction.
+
+        Raises django.db's OperationalError when the connection is lost.
+        """
+        with connections[DEFAULT_DB_ALIAS].wrap_database_errors:
+            pgconn = self._prepared_on()
+            pgconn.enter_pipeline_mode()
+            for values in rows:
+                pgconn.send_query_prepared(
+                    self._name, cast(Any, values), self._formats, result_format=Format.BINARY
+                )
+                pgconn.pipeline_sync()
+            found = [_next_answer(pgconn) for _ in rows]
+            pgconn.exit_pipeline_mode()
+        return found
+
+    def _prepared_on(self) -> Any:
+        """libpq's connection of this thread, which knows the statement."""
+        django = connections[DEFAULT_DB_ALIAS]
+        django.ensure_connection()
+        link: Connection[Any] = django.connection
+        known = _prepared.setdefault(link, set())
+        if self._name not in known:
+            _check(link.pgconn, link.pgconn.prepare(self._name, self._sql))
+            known.add(self._name)
+        return link.pgconn
 
 
 def is_free() -> bool:
@@ -62,3 +85,22 @@ def _check(pgconn: Any, result: Any) -> None:
     if pgconn.status != ConnStatus.OK:
         raise OperationalError(result.get_error_message() or "the connection was lost")
     raise error_from_result(result)
+
+
+def _next_answer(pgconn: Any) -> bytes | str:
+    """The answer to the next statement of the pipeline, read up to its end."""
+    answer: bytes | str = ""
+    while (result := pgconn.get_result()) is None or result.status != _SYNC:
+        if pgconn.status != ConnStatus.OK:
+            words = "" if result is None else result.get_error_message()
+            raise OperationalError(words or "the connection was lost")
+        if result is None:  # between an answer and its end
+            continue
+        if result.status == ExecStatus.TUPLES_OK:
+            answer = result.get_value(0, 0) or b""
+        else:
+            answer = (result.error_field(DiagnosticField.SQLSTATE) or b"XX000").decode()
+    return answer
+
+
+_SYNC = ExecStatus.PIPELINE_SYNC

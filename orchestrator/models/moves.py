@@ -101,6 +101,8 @@ def apply_decision(write: Write) -> datetime:
 
 
 _GUARDS = {_MOVED_ON: MovedOn, _EFFECT_MOVED: EffectMoved, _STALE: StaleFence}
+GUARDED = frozenset(_GUARDS)
+"""What PostgreSQL says (SQLSTATE) when a guard does not hold."""
 
 
 def guard_error(error: DatabaseError) -> OrchestratorError | None:

@@ -21,6 +21,7 @@ from orchestrator.core.canvas import (
 )
 from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import Ref
+from orchestrator.engine.ports import WakeUps
 from orchestrator.models.rows import RunRow
 from orchestrator.tasks.broker import broker_errors
 from orchestrator.tasks.depth import queue_depth
@@ -30,6 +31,7 @@ from orchestrator.tasks.steps import run_step
 logger = logging.getLogger(__name__)
 
 # A chord counts its headers by their results; nothing else stores one.
+BATCH = 200
 _WITH_RESULT: dict[str, Any] = {"ignore_result": False}
 
 
@@ -50,6 +52,21 @@ class CeleryDispatcher:
                         publish(run, workflow, canvas, producer)
         except broker_errors() as error:
             logger.warning("run %s: wake-ups not sent (%s); the sweep sends again", run.id, error)
+
+    def dispatch_all(self, orders: Sequence[WakeUps]) -> None:
+        """Send what carries the work of many runs, in batches; as ``dispatch``."""
+        fuse = engine_settings().fuse
+        for begin in range(0, len(orders), BATCH):
+            part = orders[begin : begin + BATCH]
+            try:
+                with current_app.producer_or_acquire() as producer, producer.batch():
+                    for run, workflow, refs in part:
+                        for canvas in compile_canvas(workflow, refs, fuse=fuse):
+                            publish(run, workflow, canvas, producer)
+            except broker_errors() as error:
+                logger.warning(
+                    "wake-ups of %s runs not sent (%s); the sweep sends again", len(part), error
+                )
 
     def depth(self, queue: str) -> int:
         """Messages waiting in the queue."""

@@ -15,6 +15,7 @@ from orchestrator.conf import engine_settings
 from orchestrator.core.canvas import Chain, Chord, Stretch, carried_keys, compile_canvas
 from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import Ref
+from orchestrator.engine.ports import WakeUps
 from orchestrator.models.rows import RunRow
 from orchestrator.tasks.names import parse_path, path_of
 
@@ -83,6 +84,11 @@ class Carrier:
         self.messages.append(message)
         if self.random.random() < self.double:
             self.messages.append(message)
+
+    def dispatch_all(self, orders: Sequence[WakeUps]) -> None:
+        """Each run's by itself."""
+        for run, workflow, refs in orders:
+            self.dispatch(run, workflow, refs)
 
     def depth(self, queue: str) -> int:
         return sum(1 for message in self.messages if message.queue == queue)

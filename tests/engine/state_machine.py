@@ -29,6 +29,7 @@ from orchestrator.core.decision import Ref
 from orchestrator.core.errors import OrchestratorError
 from orchestrator.core.states import RUN_TERMINAL
 from orchestrator.engine import steps
+from orchestrator.engine.ports import WakeUps
 from orchestrator.engine.work import Answer, Work
 from orchestrator.models import Effect, Run, Step
 from orchestrator.models.rows import RunRow
@@ -124,6 +125,11 @@ class Loose:
             message = Message(run.id, workflow.steps[ref.position].key, scope)
             self.waiting.append(message)
             self.sent.append(message)
+
+    def dispatch_all(self, orders: Sequence[WakeUps]) -> None:
+        """Each run's by itself."""
+        for run, workflow, refs in orders:
+            self.dispatch(run, workflow, refs)
 
     def depth(self, queue: str) -> int:
         return len(self.waiting)

@@ -6,8 +6,9 @@
 -- OR002  the step is no longer as expected (stale fence, another state)
 -- OR004  the effect's key is not as it was when the claim was prepared: look again
 --
--- p_subject {id, from, fence, to, [output], [error], [effect], ...}: the step that the fact was
---           about; effect {key, status, [response], ...} is the receipt, in the same transaction
+-- p_subject {id, from, fence, to, [output], [error], [effect], [timer], ...}: the step that the fact
+--           was about; effect {key, status, [response], ...} is the receipt, in the same transaction;
+--           what leaves its wait leaves its timers, timer {[kind], [seconds], [at]} sets one
 -- p_ready   [{id, key, scope, position, index, type, queue, queued}]: new rows, READY
 -- p_claim   {id, fence, timeout_s, [input]} of a row, or with "new": true the row itself, RUNNING;
 --           effect {key, hash, tool, take} is the intent, committed before the call
@@ -258,8 +259,35 @@ BEGIN
         RAISE EXCEPTION 'step % is not % with fence %', m ->> 'id', m ->> 'from', m ->> 'fence'
             USING ERRCODE = 'OR002';
     END IF;
+    IF m ->> 'from' IN ('waiting', 'retrying') THEN
+        DELETE FROM orchestrator_timer WHERE step_id = (m ->> 'id')::uuid;
+    END IF;
+    IF m ? 'timer' THEN
+        PERFORM orchestrator_set_timer(p_run, m, m -> 'timer', t);
+    END IF;
     IF m ? 'effect' THEN
         PERFORM orchestrator_settle_effect(p_run, m, m -> 'effect', t);
+    END IF;
+END
+$$;
+
+-- What ends the wait by itself: {kind, seconds} from now or {kind, at}. With "unanswered" the caller
+-- holds no lock and has not looked whether the answer came early: whoever stores one has the run's
+-- lock, which is ours by now, so that it is seen here or finds the step waiting.
+CREATE OR REPLACE FUNCTION orchestrator_set_timer(p_run uuid, m jsonb, w jsonb, t timestamptz)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF w ? 'kind' THEN
+        INSERT INTO orchestrator_timer (run_id, step_id, kind, fire_at)
+        VALUES (p_run, (m ->> 'id')::uuid, w ->> 'kind',
+                coalesce((w ->> 'at')::timestamptz,
+                         t + make_interval(secs => (w ->> 'seconds')::float8)))
+        ON CONFLICT (step_id, kind) DO UPDATE SET fire_at = excluded.fire_at;
+    END IF;
+    IF w ? 'unanswered' AND EXISTS (
+        SELECT 1 FROM orchestrator_signal WHERE run_id = p_run AND name = m ->> 'waiting_key'
+           AND consumed_by IS NULL) THEN
+        RAISE EXCEPTION 'the answer to step % is here already', m ->> 'id' USING ERRCODE = 'OR001';
     END IF;
 END
 $$;

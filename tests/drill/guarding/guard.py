@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 APPLY = "orchestrator/models/sql/apply.sql"
 ADVANCE = "orchestrator/models/sql/advance.sql"
+WAKE = "orchestrator/models/sql/wake.sql"
 
 
 @dataclass(frozen=True, slots=True)

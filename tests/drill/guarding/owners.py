@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.drill.guarding.guard import ADVANCE, APPLY, Cut, Guard
+from tests.drill.guarding.guard import ADVANCE, APPLY, WAKE, Cut, Guard
 
 HERE = "tests/engine/test_guards.py::"
 EFFECT = "tests/engine/test_effect_guards.py::"
 PLAIN = "tests/engine/test_advance.py::"
+WAKES = "tests/engine/test_wake.py::"
 
 
 _PLAIN_CUTS = {
@@ -69,6 +70,24 @@ OWNER_GUARDS = (
         ),
     ),
     *_plain_guards(),
+    Guard(
+        name="version of a wake",
+        what="a wait ends plainly only over the version that its end was decided from",
+        cuts=(Cut(WAKE, "AND version = p_version AND state", "AND state"),),
+        tests=(f"{WAKES}test_a_wake_that_is_out_of_date_changes_nothing",),
+    ),
+    Guard(
+        name="run of a wake",
+        what="a wait ends plainly in no run that is paused, ending or over",
+        cuts=(
+            Cut(
+                WAKE,
+                "AND version = p_version AND state IN ('waiting', 'running')",
+                "AND version = p_version",
+            ),
+        ),
+        tests=(f"{WAKES}test_a_paused_run_is_not_woken",),
+    ),
     Guard(
         name="fence from the clock",
         what="a claim that a crash made forgotten is never given out again",
