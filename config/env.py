@@ -79,6 +79,14 @@ class Environment(BaseSettings):
         (),
         description='JSON list of rules that split queues: [{"tool": "erp.*", "to": ".erp"}]',
     )
+    orchestrator_models: dict[str, str | tuple[str, ...]] = Field(
+        {},
+        description='JSON: aliases of models in order of fail-over, {"fast": ["openai:gpt-x", …]}',
+    )
+    orchestrator_providers: dict[str, dict[str, Any]] = Field(
+        {},
+        description="JSON: providers of models with url, key (secret:NAME), prices, timeout_s",
+    )
     orchestrator_fuse: bool = Field(default=True, description="run linear stretches in one message")
     after_restore: bool = Field(
         default=False,

@@ -14,10 +14,13 @@ class OrchestratorConfig(AppConfig):
     def ready(self) -> None:
         """Fill the engine's ports, find the tools of every installed app, schedule the sweeps."""
         from orchestrator import checks, engine
+        from orchestrator.adapters.llm import models
+        from orchestrator.engine.aliases import cache as aliases
         from orchestrator.tasks.dispatch import CeleryDispatcher
         from orchestrator.tasks.schedule import ensure_entries
 
         autodiscover_modules("tools")
         engine.set_dispatcher(CeleryDispatcher())
+        models.set_alias_source(aliases.now)
         post_migrate.connect(ensure_entries, sender=self)
         checks.register()

@@ -116,7 +116,8 @@ ORCHESTRATOR: dict[str, Any] = {
     "HELD": ENV.orchestrator_held,
     # A signal named like a gate is a decision; the desk asks the gate without knowing it.
     "GATE_DECIDER": "approvals_app.decisions.decide_by_step",
-    "MODELS": {"fast": "offline:demo", "deep": "offline:demo"},
+    "MODELS": {"fast": "offline:demo", "deep": "offline:demo", **ENV.orchestrator_models},
+    "PROVIDERS": ENV.orchestrator_providers,
     "OFFLINE_DEMO": "workflows_app.gallery.offline.answer",
     "FILES_ROOT": ENV.data_dir / "files",
     "HTTP_ALLOW_PRIVATE": ENV.http_allow_private,

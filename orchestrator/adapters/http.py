@@ -34,9 +34,14 @@ _CLOSED_HEADERS = frozenset(
 )
 
 
+class TooSlow(Transient):
+    """Nothing answered within the time."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRequest:
-    """One request. ``timeout_s`` bounds the whole exchange, ``max_bytes`` the answer's body."""
+    """One request. ``timeout_s`` bounds the whole exchange, ``max_bytes`` the answer's body.
+    ``own``: the address stands in the installation's settings, so any port and host is open."""
 
     method: str
     url: str
@@ -44,6 +49,7 @@ class HttpRequest:
     body: bytes = b""
     timeout_s: float = 30.0
     max_bytes: int = MAX_ANSWER_BYTES
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,14 +67,14 @@ def send(request: HttpRequest) -> HttpResponse:
     ``Permanent`` when the URL, a header or the address is refused; ``Transient`` when nothing
     answers in time, with ``not_applied`` when the request certainly never left.
     """
-    url = _checked_url(request.url)
+    url = _checked_url(request.url, own=request.own)
     headers = _checked_headers(request.headers, url)
-    network = _Network(ends_at=time.monotonic() + request.timeout_s)
+    network = _Network(ends_at=time.monotonic() + request.timeout_s, own=request.own)
     try:
         with httpcore.ConnectionPool(ssl_context=_tls(), network_backend=network) as pool:
             return _exchange(pool, request, url=url, headers=headers)
     except httpcore.TimeoutException as error:
-        raise Transient(
+        raise TooSlow(
             f"{url.host} did not answer within {request.timeout_s:g} s",
             not_applied=not network.connected,
         ) from error
@@ -124,7 +130,7 @@ def _answer_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return joined
 
 
-def _checked_url(text: str) -> httpx.URL:
+def _checked_url(text: str, *, own: bool = False) -> httpx.URL:
     try:
         url = httpx.URL(text)
     except httpx.InvalidURL as error:
@@ -136,7 +142,8 @@ def _checked_url(text: str) -> httpx.URL:
     if url.userinfo:
         raise Permanent("url: put the credentials into a header, not into the address")
     port = url.port or (443 if url.scheme == "https" else 80)
-    if port not in _option("HTTP_PORTS", DEFAULT_PORTS) and not _is_allowed(url.host, port):
+    ports = _option("HTTP_PORTS", DEFAULT_PORTS)
+    if not own and port not in ports and not _is_allowed(url.host, port):
         raise Permanent(f"url: port {port} is not open for tools (setting HTTP_PORTS)")
     return url
 
@@ -157,8 +164,9 @@ def _checked_headers(headers: Mapping[str, str], url: httpx.URL) -> list[tuple[b
 class _Network(httpcore.NetworkBackend):
     """Connects to checked addresses only and holds every wait to one deadline."""
 
-    def __init__(self, *, ends_at: float) -> None:
+    def __init__(self, *, ends_at: float, own: bool = False) -> None:
         self.ends_at = ends_at
+        self.own = own
         self.connected = False
         self._sockets = httpcore.SyncBackend()
 
@@ -173,7 +181,7 @@ class _Network(httpcore.NetworkBackend):
         """A connection to the first address of ``host`` that answers."""
         del timeout, local_address
         failure: httpcore.NetworkError | httpcore.TimeoutException | None = None
-        for address in _addresses(host, port):
+        for address in _addresses(host, port, own=self.own):
             limit = min(CONNECT_TIMEOUT_S, _left(self.ends_at, httpcore.ConnectTimeout))
             try:
                 stream = self._sockets.connect_tcp(
@@ -223,14 +231,14 @@ class _Stream(httpcore.NetworkStream):
         return self._stream.get_extra_info(info)
 
 
-def _addresses(host: str, port: int) -> list[str]:
+def _addresses(host: str, port: int, *, own: bool = False) -> list[str]:
     """The addresses of ``host``, all of them checked; ``Permanent`` if one is not public."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise httpcore.ConnectError(f"the name {host} cannot be resolved: {error}") from error
     addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
-    if _is_allowed(host, port):
+    if own or _is_allowed(host, port):
         return addresses
     closed = [address for address in addresses if not is_public(address)]
     if closed:

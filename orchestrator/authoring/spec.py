@@ -33,6 +33,7 @@ class ToolSpec:
     timeout: float | None
     literal: tuple[str, ...] = ()
     listing: Callable[..., Iterable[Listed]] | None = None
+    trusted: bool = False
 
     @property
     def input_schema(self) -> dict[str, Any]:

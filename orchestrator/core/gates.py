@@ -34,6 +34,12 @@ def owner_of(service: str) -> str:
     return service.rpartition("@")[2] if "@" in service else ""
 
 
+def model_gates(target: str) -> tuple[str, ...]:
+    """The gates before one model, ``provider:model``: its provider's and its own breaker's."""
+    provider, _, _ = target.partition(":")
+    return (gate_key("service", provider), gate_key("service", target))
+
+
 def retries_key(service: str) -> str:
     """The gate that only retries of a service's steps stand behind."""
     return f"retries:{service}"

@@ -74,7 +74,8 @@ class Log:
         return self._last + self._trailing
 
     def _decisive(self, lines: Iterable[Recorded]) -> Iterator[Recorded]:
-        """Without the calls that bodies made: facts from which no decision follows."""
+        """Without the calls that bodies made of tools and models: facts from which no decision
+        follows."""
         n_beside = 0
         for line in lines:
             if line.type.startswith("call."):

@@ -14,25 +14,28 @@ def _nobody(_name: str) -> str:
     return ""
 
 
+def _no_gates(_model: str) -> tuple[str, ...]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """``tool_service`` and ``model_service`` name the outside service behind a tool or a model,
-    empty when there is none. ``routes`` are the rules that split queues; ``tenant`` whose
-    blueprint is compiled."""
+    """``tool_service`` names the outside service behind a tool, empty when there is none;
+    ``model_gates`` the gates, beside its own, before a model that no alias stands for.
+    ``routes`` are the rules that split queues; ``tenant`` whose blueprint is compiled."""
 
     tool_service: Callable[[str], str] = _nobody
-    model_service: Callable[[str], str] = _nobody
+    model_gates: Callable[[str], tuple[str, ...]] = _no_gates
     routes: tuple[QueueRoute, ...] = ()
     tenant: str = ""
 
     def service_of(self, config: Mapping[str, Any]) -> str:
-        """The service of a step by its block: the one it names, else that of its tool or model."""
+        """The service of a step by its block: the one it names, else that of its tool. Models have
+        breakers of their own, which hear of each call and not of the step."""
         named = config.get("service")
         if named:
             return str(named)
-        if "tool" in config:
-            return self.tool_service(str(config["tool"]))
-        return self.model_service(str(config["model"])) if config.get("model") else ""
+        return self.tool_service(str(config["tool"])) if "tool" in config else ""
 
     def breaker_of(self, config: Mapping[str, Any]) -> str:
         """The breaker of that service. One that tools or models bring along is everybody's; one
@@ -51,7 +54,9 @@ class Site:
         names = [breaker] if breaker == service or "@" in service else [service, breaker]
         keys = [gate_key("service", name) for name in names if name]
         model = config.get("model")
-        return (*keys, gate_key("model", str(model))) if model else tuple(keys)
+        if not model:
+            return tuple(keys)
+        return (*keys, *self.model_gates(str(model)), gate_key("model", str(model)))
 
     def queue_of(self, config: Mapping[str, Any], *, workflow: str, queue: str) -> str:
         """The queue of the step's work; ``queue`` is that of its type. What the document says

@@ -7,6 +7,7 @@ through a port.
 
 from orchestrator.core.undo_steps import UNDO
 from orchestrator.crash import Unit
+from orchestrator.engine.aliases import AliasPicture, model_aliases, set_model_alias
 from orchestrator.engine.blueprints import compiled, pinned_digest, register_blueprint
 from orchestrator.engine.bulk import (
     MAX_BULK,
@@ -57,6 +58,7 @@ __all__ = [
     "MAX_SAGA_LINES",
     "QUOTA_SCOPES",
     "UNDO",
+    "AliasPicture",
     "BulkProgress",
     "Compatibility",
     "Dispatcher",
@@ -88,6 +90,7 @@ __all__ = [
     "item_pictures",
     "keeper",
     "length",
+    "model_aliases",
     "open_letters",
     "overview",
     "pause_run",
@@ -103,6 +106,7 @@ __all__ = [
     "send_signal",
     "services",
     "set_dispatcher",
+    "set_model_alias",
     "set_quota",
     "settle_letter",
     "start_bulk",

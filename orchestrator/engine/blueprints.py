@@ -22,9 +22,11 @@ from orchestrator.core.definition import (
     parse_document,
 )
 from orchestrator.core.errors import NotFound, Unreadable
+from orchestrator.core.gates import model_gates
 from orchestrator.core.site import Site
 from orchestrator.core.undo_steps import undoes_something
 from orchestrator.crash import Unit
+from orchestrator.engine import aliases
 from orchestrator.executors.registry import get_executor
 from orchestrator.models import Blueprint, EdgeDefinition, StepDefinition
 
@@ -117,10 +119,16 @@ def installed_site(tenant: str) -> Site:
     """What this installation adds to a tenant's documents."""
     return Site(
         tool_service=_tool_service,
-        model_service=models.provider_of,
+        model_gates=_model_gates,
         routes=engine_settings().queue_routes,
         tenant=tenant,
     )
+
+
+def _model_gates(name: str) -> tuple[str, ...]:
+    """An alias may lead elsewhere tomorrow: what is behind it is looked at with each call."""
+    aliases.cache.refresh()
+    return () if name in models.aliases() else model_gates(name)
 
 
 def _tool_service(name: str) -> str:

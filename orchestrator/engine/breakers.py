@@ -1,4 +1,4 @@
-"""Breakers at work: what calls of a service came to, and looking at those that are not closed.
+"""Breakers at work: what calls of a service came to.
 
 Calls that end well while the breaker is closed are counted in this process alone, and written down
 with the next failure. Only failures, and probes, write.
@@ -23,7 +23,6 @@ from orchestrator.core.outcomes import Failed, Outcome, StartChild, Waiting
 from orchestrator.core.settling import Expanded
 from orchestrator.crash import Unit
 from orchestrator.engine.gates import cache
-from orchestrator.engine.sweeping import each
 from orchestrator.models import breaker_rows, gate_rows
 from orchestrator.models.alert_rows import close_alert, open_alert
 from orchestrator.models.rows import StepRow
@@ -79,14 +78,31 @@ def note(step: StepPlan, row: StepRow, outcome: Outcome | Expanded, *, tenant: s
     service = step.breaker
     if not service or isinstance(outcome, _NO_CALL):
         return
+    failed = outcome if isinstance(outcome, Failed) and machine.counts(outcome.error) else None
+    if failed is not None and _too_short_to_tell(step, failed):
+        return
+    was_probe = row.passed == gate_key("service", service)
+    note_call(service, failed, tenant=tenant, was_retry=row.n_retries > 0, was_probe=was_probe)
+
+
+def note_call(
+    service: str, failed: Failed | None, *, tenant: str, was_retry: bool, was_probe: bool
+) -> None:
+    """Tell a breaker how one call ended, outside any transaction; ``failed`` None: well.
+
+    ``was_probe``: the breaker's gate let it through. A database that is away costs the breaker
+    this one call.
+    """
     try:
-        if isinstance(outcome, Failed) and machine.counts(outcome.error):
-            if not _too_short_to_tell(step, outcome):
-                _note_failure(service, row, outcome, tenant=tenant)
-        elif row.passed == gate_key("service", service):
+        if failed is not None:
+            failure = Failure(
+                retry_after=failed.retry_after, was_retry=was_retry, was_probe=was_probe
+            )
+            _note_failure(service, failure, failed, tenant=tenant)
+        elif was_probe:
             _note_probe(service)
         else:
-            tallies.count(service, was_retry=row.n_retries > 0)
+            tallies.count(service, was_retry=was_retry)
     except (OperationalError, InterfaceError):
         logger.warning("breaker of %s: the database is away, one call is not counted", service)
 
@@ -105,12 +121,7 @@ def note_timeout(step: StepPlan, row: StepRow, *, tenant: str) -> None:
     note(step, row, Failed(error=error), tenant=tenant)
 
 
-def _note_failure(service: str, row: StepRow, outcome: Failed, *, tenant: str) -> None:
-    failure = Failure(
-        retry_after=outcome.retry_after,
-        was_retry=row.n_retries > 0,
-        was_probe=row.passed == gate_key("service", service),
-    )
+def _note_failure(service: str, failure: Failure, outcome: Failed, *, tenant: str) -> None:
     tally = tallies.take(service)
     policy = engine_settings().breaker
     error = outcome.error.message[:_MAX_ERROR]
@@ -131,29 +142,12 @@ def _note_probe(service: str) -> None:
         held = breaker_rows.lock(service)
         after = machine.after_success(held.breaker, engine_settings().breaker, held.now)
         if after != held.breaker:
-            _moved(service, held.breaker, after)
+            write_move(service, held.breaker, after)
     cache.forget()
 
 
-def look_at_breakers() -> int:
-    """Half-open the breakers that are due; close those that nobody needs to try; how many."""
-    return each(breaker_rows.to_look_at(), _look)
-
-
-def _look(service: str) -> bool:
-    key = gate_key("service", service)
-    with Unit("breaker_look"):
-        held = breaker_rows.lock(service)
-        idle = not gate_rows.has_line(key)
-        after = machine.after_look(held.breaker, engine_settings().breaker, held.now, idle=idle)
-        if after == held.breaker:
-            return False
-        _moved(service, held.breaker, after)
-    cache.forget()
-    return True
-
-
-def _moved(service: str, before: Breaker, after: Breaker) -> None:
+def write_move(service: str, before: Breaker, after: Breaker) -> None:
+    """Store what a breaker has become, with its gate and its alert; call in a transaction."""
     breaker_rows.save(service, after)
     _set_gates(service, before, after)
     _tell(service, before, after, "")

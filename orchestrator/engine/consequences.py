@@ -75,4 +75,5 @@ def _record_failure(
         reason = "quarantined"
     elif outcome.error.error_class.value not in change.workflow.steps[row.position].retry.on:
         reason = "permanent"
-    attempts.dead_letter(row.id, service=step.service, reason=reason, error=error)
+    behind = step.service or str(step.config.get("model") or "")
+    attempts.dead_letter(row.id, service=behind, reason=reason, error=error)

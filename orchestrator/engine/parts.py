@@ -9,6 +9,7 @@ from django.conf import settings
 from orchestrator.adapters.llm import models
 from orchestrator.authoring import registry
 from orchestrator.core.validation.catalogue import ToolSpec
+from orchestrator.engine import aliases
 
 
 class InstalledParts:
@@ -36,10 +37,12 @@ class InstalledParts:
 
     def has_model(self, alias: str) -> bool:
         """Whether the alias, or ``provider:model``, can be called."""
+        aliases.cache.refresh()
         return models.has_model(alias)
 
     def models(self) -> tuple[str, ...]:
         """All aliases of models."""
+        aliases.cache.refresh()
         return models.aliases()
 
     @property

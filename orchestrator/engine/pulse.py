@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from orchestrator.core.errors import OrchestratorError
-from orchestrator.engine import breakers, holds, outbox, parking, recovery, timers
+from orchestrator.engine import breaker_looks, holds, outbox, parking, recovery, timers
 
 logger = logging.getLogger(__name__)
 
@@ -16,7 +16,7 @@ SWEEPS: tuple[tuple[str, Callable[[], int]], ...] = (
     ("overdue", timers.end_overdue),
     ("leases", recovery.expire_leases),
     ("holds", holds.end_holds),
-    ("breakers", breakers.look_at_breakers),
+    ("breakers", breaker_looks.look_at_breakers),
     ("park", parking.park_ready),
     ("release", parking.release_parked),
     ("ready", recovery.redispatch_stale),

@@ -27,6 +27,7 @@ from orchestrator.crash import crash_point
 from orchestrator.engine import effects
 from orchestrator.engine.calls import Caller, call_tool
 from orchestrator.engine.leases import keeper
+from orchestrator.engine.surroundings import model_parts
 from orchestrator.engine.values import Values
 from orchestrator.executors.base import StepContext
 from orchestrator.executors.json_output import output_error, plain_json
@@ -278,6 +279,7 @@ def step_context(work: Work) -> StepContext:
         started_at=work.at,
         heartbeat=partial(_heartbeat, row.id),
         call_tool=lambda request: call_tool(caller, context, request),
+        **model_parts(run, work.step, row, work.values, holder),
     )
     return context
 

@@ -1,29 +1,42 @@
-"""The step type ``agent``: one question to a model, its answer checked before it counts."""
+"""The step type ``agent``: a conversation with a model that may ask for tools, turn by turn.
+
+Each turn is stored before anything follows from it, so that no attempt repeats a model call or a
+tool call that came to an end. The model proposes; ``agent_policy`` decides.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, NoReturn
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-from orchestrator.adapters.llm.base import Completion, ModelRequest
+from orchestrator.adapters.llm.base import ModelRequest, ToolUse
+from orchestrator.authoring import registry
+from orchestrator.core.durations import format_money, parse_money
 from orchestrator.core.errors import ConditionError, ErrorClass, StepError
-from orchestrator.core.outcomes import Answer, Failed, Outcome, Succeeded
-from orchestrator.executors.base import StepContext
-from orchestrator.executors.json_output import NotJson, output_error, plain_json
-from orchestrator.executors.model_call import (
-    call_model,
-    condition_failure,
-    seconds_allowed,
-    usage_of,
+from orchestrator.core.outcomes import Answer, Failed, Outcome, Succeeded, Waiting
+from orchestrator.executors.agent_policy import Allowed, Policy, Refusal, offers
+from orchestrator.executors.base import StepContext, ToolRequest
+from orchestrator.executors.conversation import (
+    MAX_TURNS,
+    Conversation,
+    fingerprint,
+    shown,
+    strangers_in,
 )
+from orchestrator.executors.journal import Turn
+from orchestrator.executors.model_call import Stopwatch, ask_model, condition_failure, model_turn
+
+_TOOL_AGAIN = frozenset({ErrorClass.TRANSIENT, ErrorClass.RATE_LIMIT, ErrorClass.TIMEOUT})
 
 
 class AgentExecutor:
-    """Renders ``system`` and ``prompt``, asks the model, checks the answer.
+    """Renders ``system`` and ``prompt``, asks the model, does what it may ask for, checks its
+    answer and has it corrected.
 
-    Without ``prompt`` the step's input, as JSON, is the question. ``tools`` (the allow-list) is
-    accepted, and no tool is offered to the model yet: an agent answers in one turn.
+    Without ``prompt`` the step's input, as JSON, is the question. ``max_turns`` (10) bounds the
+    model's answers, ``cost_limit_usd`` what they may cost together.
     """
 
     queue = "agent"
@@ -34,15 +47,114 @@ class AgentExecutor:
             request = _request(context)
         except ConditionError as error:
             return condition_failure(str(error))
-        completion = call_model(request)
-        if isinstance(completion, Failed):
-            return completion
-        return _answer(completion, context.config.get("output_schema"))
+        return _Agent(context, request).run()
 
     def resume(self, config: Mapping[str, Any], answer: Answer, *, upstream: Any) -> Outcome:
         """An agent never waits for an answer from outside."""
         del config, upstream
         raise TypeError(f"an agent step takes no answer, but got one of kind {answer.kind}")
+
+
+class _Agent:
+    """One attempt at one conversation."""
+
+    def __init__(self, context: StepContext, request: ModelRequest) -> None:
+        self.context = context
+        self.request = request
+        self.journal = context.journal
+        self.watch = Stopwatch.of(context)
+        self.listed: Sequence[str] = tuple(context.config.get("tools") or ())
+        self.talk = Conversation(
+            schema=context.config.get("output_schema"),
+            max_turns=context.config.get("max_turns") or MAX_TURNS,
+        )
+        self.policy = Policy(
+            listed=self.listed, strangers=self._strangers, action=self.journal.action
+        )
+
+    def run(self) -> Outcome:
+        """The end of the conversation, or what keeps it from going on."""
+        asked = (self.request.system, self.request.prompt, self.talk.schema, self.listed)
+        self.talk.turns += self.journal.open(fingerprint(*asked))
+        if isinstance(self.talk.verdict(), Failed):  # an earlier attempt's, to its bad end
+            self.journal.restart()
+            self.talk.turns.clear()
+        while True:
+            ended = self.talk.verdict() or self._over_limit() or self._use_tools() or self._ask()
+            if ended is not None:
+                return self._paid(ended)
+
+    def _paid(self, outcome: Outcome) -> Outcome:
+        """The outcome with what is not yet counted of its cost."""
+        if isinstance(outcome, Succeeded | Failed):
+            return replace(outcome, usage=self.journal.owed())
+        return outcome
+
+    def _ask(self) -> Outcome | None:
+        request = replace(self.request, messages=self.talk.messages())
+        answer = ask_model(self.context, request, self.watch)
+        if isinstance(answer, Failed | Waiting):
+            return answer
+        self._keep(model_turn(answer))
+        return None
+
+    def _keep(self, turn: Turn) -> None:
+        self.journal.store(turn)
+        self.talk.turns.append(turn)
+
+    def _over_limit(self) -> Failed | None:
+        """No further question once the limit is reached, or nobody can say whether it is."""
+        limit = self.context.config.get("cost_limit_usd")
+        if limit is None or not self.talk.turns:
+            return None
+        spent = self.journal.spent().cost_microusd
+        if spent is None:
+            return _stopped(
+                "cost_unknown",
+                "the price of a call is unknown, so cost_limit_usd cannot be kept: give the model"
+                " a price in PROVIDERS",
+            )
+        if spent < parse_money(limit):
+            return None
+        words = f"the step has spent USD {format_money(spent)} of its cost_limit_usd {limit}"
+        return _stopped("cost_limit", words)
+
+    def _use_tools(self) -> Outcome | None:
+        """Deal with all that the model asked for; what ends the attempt, or None."""
+        for use in self.talk.pending():
+            place = int(use.id.rpartition("_")[2])
+            decided = self.policy.decide(use, place=place)
+            if isinstance(decided, Refusal):
+                self._keep(_refused(use, decided))
+                continue
+            stopped = self._call(use, decided)
+            if stopped is not None:
+                return stopped
+        return None
+
+    def _call(self, use: ToolUse, allowed: Allowed) -> Outcome | None:
+        self.context.heartbeat()
+        outcome = self.context.call_tool(
+            ToolRequest(tool=allowed.tool, input=allowed.arguments, effect_key=allowed.effect_key)
+        )
+        match outcome:
+            case Succeeded(output=output):
+                self._keep(_used(use, allowed, shown(output)))
+                return None
+            case Failed(error=error) if error.error_class not in _TOOL_AGAIN:
+                self._keep(_used(use, allowed, f"failed: {error.message}"[:2000], failed=True))
+                return None
+            case _:  # it may work later, or a person has to look: this attempt is over
+                return outcome
+
+    def _strangers(self) -> Sequence[str]:
+        config = self.context.config
+        asked = [config[name] for name in ("system", "prompt") if config.get(name) is not None]
+        trusted = {name: registry.get(name).trusted for name in self.listed if name in registry}
+        return (
+            *self.context.strangers(asked, with_input=config.get("prompt") is None),
+            *strangers_in(self.talk.turns, trusted),
+        )
 
 
 def _request(context: StepContext) -> ModelRequest:
@@ -52,9 +164,9 @@ def _request(context: StepContext) -> ModelRequest:
         system=_rendered(context, "system"),
         prompt=_question(context),
         output_schema=config.get("output_schema"),
+        tools=offers(config.get("tools") or ()),
         max_tokens=config.get("max_tokens"),
         temperature=config.get("temperature"),
-        timeout_s=seconds_allowed(context),
         workflow=context.workflow,
         step=context.step_key,
     )
@@ -76,29 +188,29 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _answer(completion: Completion, schema: Mapping[str, Any] | None) -> Outcome:
-    usage = usage_of(completion)
-    try:
-        output = _parsed(completion.text, schema)
-    except NotJson as problem:
-        message = f"the model's answer cannot be used: {problem}"
-        return Failed(
-            error=StepError(error_class=ErrorClass.SCHEMA_ERROR, message=message), usage=usage
-        )
-    error = output_error(output, schema)
-    if error is not None:
-        return Failed(error=error, usage=usage)
-    return Succeeded(output=output, usage=usage)
+def _stopped(code: str, message: str) -> Failed:
+    error = StepError(error_class=ErrorClass.PERMANENT, message=message, details={"code": code})
+    return Failed(error=error)
 
 
-def _parsed(text: str, schema: Mapping[str, Any] | None) -> Any:
-    if schema is None:
-        return plain_json({"text": text})
-    try:
-        return plain_json(json.loads(text, parse_constant=_refuse_constant))
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise NotJson(f"it is not JSON ({error})") from error
+def _refused(use: ToolUse, refusal: Refusal) -> Turn:
+    content = {
+        "use": use.id,
+        "arguments": use.arguments[:2000],
+        "answer": f"refused: {refusal.why}",
+        "failed": True,
+        "refused": refusal.code,
+    }
+    return Turn(kind="tool", name=use.name[:200], content=content)
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise NotJson(f"{name} is no JSON number")
+def _used(use: ToolUse, allowed: Allowed, answer: str, *, failed: bool = False) -> Turn:
+    content: dict[str, Any] = {
+        "use": use.id,
+        "arguments": allowed.arguments,
+        "answer": answer,
+        "failed": failed,
+    }
+    if allowed.effect_key is not None:
+        content["effect"] = allowed.effect_key
+    return Turn(kind="tool", name=allowed.tool, content=content)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
+from orchestrator.core.expressions import compile_template
 from orchestrator.core.outcomes import Answer, Outcome
+from orchestrator.executors.journal import Journal, MemoryJournal
+from orchestrator.executors.model_desk import ModelDesk, OpenDesk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +28,17 @@ def _no_calls(request: ToolRequest) -> Outcome:
     raise TypeError(f"nothing here can call {request.tool}: this attempt has no engine behind it")
 
 
+def _strangers(templates: Sequence[Any], *, with_input: bool) -> tuple[str, ...]:
+    """Without a run around it, whatever is taken from outside the document is a stranger's."""
+    names = (compile_template(each, names=None).names for each in templates)
+    found = frozenset[str](("input",) if with_input else ()).union(*names)
+    return tuple(sorted(found - {"run"}))
+
+
+def _no_brief() -> str:
+    return ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepContext:
     """Everything one attempt may know. Built by the engine before the body runs.
@@ -36,6 +50,10 @@ class StepContext:
     ``scope`` and raises ``ConditionError``. ``deadline`` is the end of this attempt (UTC).
     ``call_tool`` calls another tool, with intent and receipt of its own, and answers
     ``Succeeded``, ``Failed``, or ``Waiting`` when nobody can tell what became of it.
+    ``journal`` keeps the turns of a conversation with a model, ``desk`` says which models may be
+    asked. ``strangers(templates, with_input=…)`` names what the templates, and if so asked the
+    step's input, take from places that nobody vouched for; ``brief()`` tells a
+    routing model where the run stands, bounded in tokens.
     """
 
     run_id: str
@@ -58,6 +76,10 @@ class StepContext:
     started_at: datetime
     heartbeat: Callable[[], None]
     call_tool: Callable[[ToolRequest], Outcome] = _no_calls
+    journal: Journal = field(default_factory=MemoryJournal)
+    desk: ModelDesk = field(default_factory=OpenDesk)
+    strangers: Callable[..., tuple[str, ...]] = _strangers
+    brief: Callable[[], str] = _no_brief
 
 
 class Executor(Protocol):

@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from orchestrator.adapters.llm.base import Choice, ModelRequest
-from orchestrator.core.errors import ConditionError
-from orchestrator.core.outcomes import Answer, Failed, Outcome, Routed, Usage
+from orchestrator.core import briefing
+from orchestrator.core.errors import ConditionError, ErrorClass
+from orchestrator.core.outcomes import Answer, Failed, Outcome, Routed, Usage, Waiting
 from orchestrator.executors.base import StepContext
+from orchestrator.executors.conversation import fingerprint
+from orchestrator.executors.journal import Turn
 from orchestrator.executors.model_call import (
-    call_model,
+    Stopwatch,
+    ask_model,
     condition_failure,
-    seconds_allowed,
-    usage_of,
+    model_turn,
 )
 
 Route = Mapping[str, Any]
 
 MAX_RECORDED = 800
+MAX_WHY = 400
+_MAY_DEGRADE = frozenset({ErrorClass.TIMEOUT, ErrorClass.RATE_LIMIT, ErrorClass.TRANSIENT})
 MODEL_INSTRUCTION = "Choose where this goes. Answer with {wanted} of these ids and nothing else:"
 
 
 class RouterExecutor:
-    """Strategies ``rules``, ``score`` and ``llm``; when none of them chooses, ``default``.
+    """Strategies ``rules``, ``score`` and ``llm``; when none of them chooses, ``default``. When no
+    model answers, ``llm`` falls back on the routes' ``when``, then on the default.
 
     ``Routed.details`` is ``{strategy, mode, inputs, chosen: [{id, reason}], rejected: [{id,
-    reason}], defaulted}``: what was seen, what was taken, what was not, and why.
+    reason}], defaulted}``, of a router that no model answered also ``degraded: true``: what was
+    seen, what was taken, what was not, and why.
     """
 
     queue = "engine"
@@ -46,9 +55,15 @@ class RouterExecutor:
 
 
 def _by_rules(context: StepContext) -> Outcome:
+    chosen, verdicts = _match(context, context.config["routes"])
+    return _decision(context, chosen, verdicts, inputs={"input": _seen(context.input)})
+
+
+def _match(context: StepContext, routes: Sequence[Route]) -> tuple[list[str], dict[str, str]]:
+    """The routes whose rules hold, by the step's mode, and what became of each."""
     verdicts: dict[str, str] = {}
     chosen: list[str] = []
-    for route in context.config["routes"]:
+    for route in routes:
         if chosen and _mode(context) == "first":
             verdicts[route["id"]] = "not looked at: an earlier rule matched"
         elif route.get("when") is None:
@@ -57,7 +72,7 @@ def _by_rules(context: StepContext) -> Outcome:
             holds = _holds(context, route)
             verdicts[route["id"]] = f"{route['when']} is {str(holds).lower()}"
             chosen += [route["id"]] if holds else []
-    return _decision(context, chosen, verdicts, inputs={"input": _seen(context.input)})
+    return chosen, verdicts
 
 
 def _holds(context: StepContext, route: Route) -> bool:
@@ -75,6 +90,8 @@ def _by_score(context: StepContext) -> Outcome:
         raise ConditionError(
             f"value: {context.config['value']} gives {type(score).__name__}, not a number"
         )
+    if not math.isfinite(score):
+        raise ConditionError(f"value: {context.config['value']} gives {score}, which is no number")
     scored = [route for route in context.config["routes"] if route.get("at_least") is not None]
     reached = [route for route in scored if score >= route["at_least"]]
     if _mode(context) == "first" and reached:
@@ -102,24 +119,71 @@ def _score_verdict(route: Route, score: float, *, taken: bool) -> str:
 
 
 def _by_model(context: StepContext) -> Outcome:
-    routes: Sequence[Route] = context.config["routes"]
+    """A model chooses. When none answers, the routes' own rules do, else the default, and the
+    decision says so."""
     question = context.render(context.config["question"])
-    completion = call_model(_model_request(context, question))
-    if isinstance(completion, Failed):
-        return completion
-    answered = _ids(completion.text)
-    known = [route["id"] for route in routes]
+    request = _model_request(context, question)
+    answer = _answer_of_model(context, request)
+    if isinstance(answer, Failed) and answer.error.error_class in _MAY_DEGRADE:
+        return _degraded(context, answer.error.message, question=question)
+    if isinstance(answer, Waiting):
+        return _degraded(context, answer.why, question=question)
+    if isinstance(answer, Failed):
+        return replace(answer, usage=context.journal.owed())
+    return _chosen_by_model(context, request, answer)
+
+
+def _answer_of_model(context: StepContext, request: ModelRequest) -> Turn | Failed | Waiting:
+    """The answer, stored before anything follows from it; an earlier attempt's, if it is there."""
+    asked = fingerprint(request.system, request.prompt)
+    known = context.journal.open(asked)
+    if known:
+        return known[-1]
+    answer = ask_model(context, request, Stopwatch.of(context))
+    if isinstance(answer, Failed | Waiting):
+        return answer
+    turn = model_turn(answer)
+    seen = {"system": request.system, "background": request.background, "question": request.prompt}
+    turn = replace(turn, content={**turn.content, "context": seen})
+    context.journal.store(turn)
+    return turn
+
+
+def _chosen_by_model(context: StepContext, request: ModelRequest, turn: Turn) -> Routed:
+    text = str(turn.content["text"])
+    answered = _ids(text)
+    known = [route["id"] for route in context.config["routes"]]
     usable = bool(answered) and set(answered) <= set(known)
     if len(answered) > 1 and _mode(context) == "first":
         usable = False
     chosen = [name for name in known if name in answered] if usable else []
-    said = completion.text.strip()[:200]
     verdicts = {
         name: "the model chose it" if name in chosen else "the model did not choose it"
         for name in known
     }
-    inputs = {"question": question, "answer": said, "model": completion.model}
-    return _decision(context, chosen, verdicts, inputs=inputs, usage=usage_of(completion))
+    inputs = {
+        "question": _seen(request.prompt),
+        "answer": text.strip()[:200],
+        "model": turn.name,
+        "context_sha256": fingerprint(turn.content.get("context")),
+    }
+    return _decision(context, chosen, verdicts, inputs=inputs, usage=context.journal.owed())
+
+
+def _degraded(context: StepContext, why: str, *, question: Any) -> Outcome:
+    """No model could be asked: the routes' rules decide, for those that have one."""
+    ruled = [route for route in context.config["routes"] if route.get("when") is not None]
+    chosen, verdicts = _match(context, ruled) if ruled else ([], {})
+    for route in context.config["routes"]:
+        verdicts.setdefault(route["id"], "no model could be asked, and it has no rule")
+    inputs = {"question": _seen(question), "degraded": why[:MAX_WHY]}
+    decided = _decision(context, chosen, verdicts, inputs=inputs, usage=context.journal.owed())
+    by = "its rules" if chosen else "the default"
+    return replace(
+        decided,
+        why=f"no model answered, so {by} decided: {decided.why}",
+        details={**decided.details, "degraded": True},
+    )
 
 
 def _model_request(context: StepContext, question: Any) -> ModelRequest:
@@ -128,13 +192,14 @@ def _model_request(context: StepContext, question: Any) -> ModelRequest:
         Choice(id=route["id"], description=route.get("description") or "")
         for route in context.config["routes"]
     )
-    lines = [f"{choice.id}: {choice.description}".rstrip(": ") for choice in choices]
+    told = briefing.routes_told([(choice.id, choice.description) for choice in choices])
+    text = question if isinstance(question, str) else json.dumps(question, ensure_ascii=False)
     return ModelRequest(
         model=context.config["model"],
-        system="\n".join([MODEL_INSTRUCTION.format(wanted=wanted), *lines]),
-        prompt=question if isinstance(question, str) else json.dumps(question, ensure_ascii=False),
+        system="\n".join([MODEL_INSTRUCTION.format(wanted=wanted), told]),
+        prompt=briefing.bounded(text, briefing.INSTRUCTIONS),
+        background=context.brief(),
         choices=choices,
-        timeout_s=seconds_allowed(context),
         workflow=context.workflow,
         step=context.step_key,
     )

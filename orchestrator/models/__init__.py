@@ -14,6 +14,7 @@ from orchestrator.models.run import Run
 from orchestrator.models.signal import Signal
 from orchestrator.models.step import Attempt, DeadLetter, Step
 from orchestrator.models.timer import Timer
+from orchestrator.models.turn import ModelAlias, Turn
 
 __all__ = [
     "Alert",
@@ -29,6 +30,7 @@ __all__ = [
     "Event",
     "Gate",
     "Hold",
+    "ModelAlias",
     "Outbox",
     "Quota",
     "Repair",
@@ -39,4 +41,5 @@ __all__ = [
     "Step",
     "StepDefinition",
     "Timer",
+    "Turn",
 ]

@@ -257,6 +257,16 @@ def read_outputs(run_id: UUID, positions: Iterable[int]) -> dict[int, Any]:
     return {position: _json(output) for position, output in found}
 
 
+def last_outputs(run_id: UUID, limit: int) -> list[tuple[str, Any]]:
+    """Keys and outputs of the steps that completed last, newest first."""
+    found = fetch_all_prepared(
+        "SELECT key, output FROM orchestrator_step WHERE run_id = %s AND state = 'completed'"
+        " AND scope = '' AND output IS NOT NULL ORDER BY finished_at DESC, id DESC LIMIT %s",
+        [run_id, limit],
+    )
+    return [(key, _json(output)) for key, output in found]
+
+
 def completion_order(run_id: UUID, positions: Iterable[int]) -> list[int]:
     """Those of the steps that completed, first to complete first."""
     with connection.cursor() as cursor:

@@ -52,6 +52,6 @@ def test_a_compensation_is_held_to_it_too() -> None:
     assert found == [("not_literal", "/steps/a/compensate/input/statement")]
 
 
-def test_an_agent_is_offered_no_tool_whose_text_is_fixed() -> None:
+def test_an_agent_is_offered_no_tool_whose_text_is_fixed(db: None) -> None:
     agent = {"type": "agent", "model": "fast", "prompt": "x", "tools": ["transform", "sql.query"]}
     assert problems(agent) == [("not_literal", "/steps/a/tools/1")]

@@ -45,7 +45,7 @@ AGENT: dict[str, Any] = {"type": "agent", "model": "fast", "prompt": "hello"}
     ("scope", "name", "a"),
     [
         ("service", "outside", CALL),
-        ("service", "offline", AGENT),
+        ("service", "offline", {**AGENT, "model": "offline:echo"}),
         ("model", "fast", AGENT),
         ("tenant", TENANT, say(1)),
         ("queue", "tool", say(1)),

@@ -58,7 +58,7 @@ def test_an_answer_that_breaks_the_schema_is_a_schema_error_and_its_cost_counts(
 
     assert isinstance(outcome, Failed)
     assert outcome.error.error_class is ErrorClass.SCHEMA_ERROR
-    assert outcome.usage.tokens_in == 4
+    assert outcome.usage.tokens_in == 3 * 4, "the first answer and two corrections"
     assert outcome.usage.cost_microusd
 
 
