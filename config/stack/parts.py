@@ -56,7 +56,7 @@ WORKER_GROUPS = (
         ("engine", "approval", "subworkflow"),
         ("--pool=threads", "--concurrency=4", "--prefetch-multiplier=4"),
     ),
-    WorkerGroup("tool", ("tool", "compensation"), ("--pool=prefork", "--concurrency=2")),
+    WorkerGroup("tool", ("tool", "compensation"), ("--pool=prefork", "--concurrency=4")),
     WorkerGroup("agent", ("agent",), ("--pool=prefork", "--concurrency=2")),
 )
 

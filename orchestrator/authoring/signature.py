@@ -17,6 +17,7 @@ from orchestrator.authoring.errors import ArgumentMismatch, ToolDefinitionError
 from orchestrator.core.problems import pointer_to
 
 CONTEXT_NAMES = ("ctx", "context")
+_as_json = json.JSONEncoder(allow_nan=False).encode  # json.dumps would make an encoder each time
 
 
 class _PlainJsonSchema(GenerateJsonSchema):
@@ -46,9 +47,7 @@ class Signature:
         has exactly one. Types are strict: ``"5"`` is no integer. Defaults are left to the function.
         """
         try:
-            bound = self.model.model_validate_json(
-                json.dumps(self._named(value), allow_nan=False), strict=True
-            )
+            bound = self.model.model_validate_json(_as_json(self._named(value)), strict=True)
         except ValidationError as error:
             problems = [
                 {"pointer": pointer_to(*entry["loc"]), "detail": entry["msg"]}
