@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import yaml
@@ -9,6 +10,8 @@ import yaml
 from orchestrator.core.yaml_text import reads_as_text
 
 _WIDTH = 100
+# Controls, and what YAML 1.1 takes for a line break or a byte order mark: these last only escaped.
+_ESCAPED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 
 
 class _Writer(yaml.SafeDumper):
@@ -25,7 +28,9 @@ class _Writer(yaml.SafeDumper):
 
 def _text(writer: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
     style = None
-    if "\n" in value:
+    if _ESCAPED.search(value):
+        style = '"'
+    elif "\n" in value:
         style = "|"
     elif not reads_as_text(value):
         style = '"'

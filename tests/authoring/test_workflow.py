@@ -52,6 +52,13 @@ def test_any_document_comes_back_from_each_face_byte_for_byte(value: dict[str, A
     assert list(taken.document()["steps"]) == list(code.document()["steps"]) == list(value["steps"])
 
 
+@pytest.mark.parametrize(
+    "text", ["\x85", "a\u2028b", "\ufeff", "a\n\x85b\n", "\x1b[0m", " a\r\nb", "\x9f"]
+)
+def test_what_yaml_takes_for_a_line_break_comes_back_as_it_was(text: str) -> None:
+    assert load_yaml(to_yaml({"a": text}).encode()).value == {"a": text}
+
+
 def test_a_workflow_written_by_hand_is_the_yaml_document() -> None:
     flow = Workflow(
         "order_payment",
