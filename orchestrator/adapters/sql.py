@@ -19,6 +19,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import DictRow, dict_row
 from psycopg.types.json import Jsonb
 
+from orchestrator.adapters.sql_text import denied_call
 from orchestrator.adapters.sql_values import plain
 from orchestrator.authoring import Permanent, Transient
 from orchestrator.core.effects import request_hash
@@ -50,6 +51,7 @@ _NOT_NOW = ("08", "40", "53", "55", "57", "58")  # connection, clash, resources,
 _GUARD = """
 SELECT set_config('statement_timeout', %(time)s, true), set_config('lock_timeout', %(time)s, true),
        set_config('idle_in_transaction_session_timeout', %(idle)s, true),
+       set_config('standard_conforming_strings', 'on', true),
        EXISTS (SELECT 1 FROM pg_class WHERE relname = 'orchestrator_run' AND relkind IN ('r', 'p'))
            AS is_engine,
        EXISTS (SELECT 1 FROM pg_roles WHERE pg_has_role(session_user, oid, 'MEMBER')
@@ -315,6 +317,11 @@ def _require(text: str, words: frozenset[str], tool: str) -> None:
         raise Permanent('statement: write names as they are, not escaped as U&"…"')
     if TABLE in text.lower():
         raise Permanent(f"statement: {TABLE} is kept by {tool} alone")
+    call = denied_call(text)
+    if call is not None:
+        raise Permanent(
+            f"statement: {call} may not be called by {tool}: it leads past what the role is for"
+        )
     begin = _BEFORE.match(text)
     found = re.match(r"[A-Za-z]+", text[begin.end() if begin else 0 :])
     word = found.group().lower() if found else ""

@@ -168,6 +168,73 @@ def test_no_statement_leads_past_what_the_role_may_see(foreign: Foreign, text: s
     assert foreign.look("SELECT id, state FROM orders") == [(1, "open")]
 
 
+KEYS = "'SELECT * FROM orchestrator' || '_effect'"
+ROUND_THE_ROLE = [
+    f"SELECT query_to_xml({KEYS}, true, false, '')",
+    f"SELECT pg_catalog . query_to_xml ({KEYS}, true, false, '')",
+    f'SELECT "pg_catalog"."query_to_xml"({KEYS}, true, false, NULL)',
+    f"SELECT QUERY_TO_XML/* /* */ */({KEYS}, true, false, '')",
+    f"SELECT query_to_xml -- no\n({KEYS}, true, false, '')",
+    f"SELECT '''' || query_to_xml({KEYS}, true, false, '')::text",
+    f"SELECT $a$ ' $a$ || query_to_xml({KEYS}, true, false, '')::text",
+    rf"SELECT E'\'' || query_to_xml({KEYS}, true, false, '')::text",
+    f"SELECT E'a'\n'\\'', query_to_xml({KEYS}, true, false, ''), 'b'",
+    f"SELECT %(a)s, query_to_xml({KEYS}, true, false, '')",
+    f"SELECT 1 %% 2, query_to_xml({KEYS}, true, false, '')",
+    "SELECT table_to_xml(('orchestrator' || '_effect')::regclass, true, false, '')",
+    "SELECT schema_to_xml('public', true, false, '')",
+    "SELECT database_to_xml(true, false, '')",
+    f"SELECT query_to_xml_and_xmlschema({KEYS}, true, false, '')",
+    f"SELECT cursor_to_xml('c', 1, true, false, {KEYS})",
+    "SELECT * FROM ts_stat('SELECT to_tsvector(effect_key) FROM orchestrator' || '_effect')",
+    f"SELECT ts_rewrite('a'::tsquery, {KEYS})",
+    f"SELECT * FROM dblink('dbname=x', {KEYS}) AS t(a text)",
+    "SELECT dblink_connect('host=10.0.0.1')",
+    f"SELECT * FROM crosstab({KEYS}) AS t(a text, b text)",
+    "SELECT * FROM http_get('http://10.0.0.1/')",
+    "SELECT lo_get(1)",
+    "SELECT loread(1, 10)",
+    "SELECT current_setting('data_directory')",
+    "SELECT set_config('orchestrator.x', 'y', false)",
+    "SELECT pg_read_file('PG_VERSION')",
+    "SELECT pg_sleep(1)",
+    "SELECT pg_sleep_for('1 second')",
+    "SELECT pg_advisory_lock(1)",
+    "SELECT pg_notify('a', 'b')",
+    "SELECT pg_cancel_backend(pid) FROM pg_stat_activity",
+    "WITH x AS (SELECT pg_backend_pid() AS p) SELECT * FROM x",
+]
+
+
+@pytest.mark.parametrize("text", ROUND_THE_ROLE)
+def test_no_function_leads_round_the_look_at_the_statement(foreign: Foreign, text: str) -> None:
+    """The writer's role may read the table of keys: only the look keeps a document from it."""
+    target = Target(name="erp", dsn=foreign.writer)
+    statement = Statement(text=text, params={"a": 1} if "%(a)s" in text else {})
+
+    with pytest.raises(Permanent, match=r"may not be called by sql\.query"):
+        sql.query(target, statement)
+    with pytest.raises(Permanent, match=r"may not be called by sql\.execute"):
+        sql.execute(target, statement, WriteKey(tenant="acme", key="other"))
+
+
+ALLOWED = [
+    "SELECT 'pg_sleep(1)' AS word",
+    'SELECT 1 AS "pg_sleep(1)"',
+    "SELECT $$ query_to_xml('x') $$ AS word /* pg_sleep(1) */ -- set_config('a')",
+    r"SELECT $q$ it's pg_sleep(1) $q$, E'it\'s pg_sleep(1)'",
+    "SELECT pg_typeof(1)::text, pg_size_pretty(2048::bigint)",
+    "SELECT count(*), max(id), coalesce(min(state), 'x') FROM orders WHERE id IN (1, 2)",
+    "WITH pg AS (SELECT 1 AS n) SELECT * FROM pg WHERE (n) > (0)",
+    "SELECT 10 %% 3 AS rest, 'a' LIKE 'a%%' AS yes",
+]
+
+
+@pytest.mark.parametrize("text", ALLOWED)
+def test_what_only_looks_like_such_a_call_is_read(foreign: Foreign, text: str) -> None:
+    assert sql.query(Target(name="erp", dsn=foreign.writer), Statement(text=text)).row_count == 1
+
+
 WRITE_BYPASSES = [
     "COMMIT",
     "ROLLBACK",

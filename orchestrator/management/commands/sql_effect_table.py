@@ -24,6 +24,7 @@ class Command(BaseCommand):
     def handle(self, *_: Any, **options: Any) -> None:
         """Print the statements, ready for ``psql`` as the database's owner."""
         self.stdout.write(f"{DDL};")
+        self.stdout.write(f"REVOKE ALL ON {TABLE} FROM PUBLIC;")
         role = options["role"]
         if role is None:
             return
