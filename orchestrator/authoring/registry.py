@@ -70,15 +70,16 @@ def tool(  # noqa: PLR0913 - the words of the contract
     literal: tuple[str, ...] = (),
     listing: Callable[..., Iterable[Listed]] | None = None,
     trusted: bool = False,
+    key_header: str | None = None,
 ) -> Callable[[Function], Function]:
     """Register a function as the tool ``name``; the function itself stays as it is.
 
     ``idempotent``: a second call with the same key changes nothing. ``effect="required"``: a step
     that uses it must declare an effect key. ``reconcile``, ``service`` (the breaker it belongs to),
-    ``timeout`` (seconds), ``literal`` (parameters), ``listing`` (the provider's book) and
-    ``trusted`` (no stranger's words in its answer): see ``ToolSpec``. Typed parameters give the
-    input schema, a return annotation the output schema; the first parameter may be the context,
-    named ``ctx``.
+    ``timeout`` (seconds), ``literal`` (parameters), ``listing`` (the provider's book),
+    ``trusted`` (no stranger's words in its answer) and ``key_header``: see ``ToolSpec``. Typed
+    parameters give the input schema, a return annotation the output schema; the first parameter may
+    be the context, named ``ctx``.
     """
 
     def decorate(function: Function) -> Function:
@@ -97,6 +98,7 @@ def tool(  # noqa: PLR0913 - the words of the contract
                 literal=literal,
                 listing=listing,
                 trusted=trusted,
+                key_header=key_header,
             )
         )
         return function

@@ -18,7 +18,8 @@ class ToolSpec:
 
     ``reconcile(ctx, **input)`` returns the output if the effect was applied, None if certainly
     not, and raises if that is unknown. ``timeout`` in seconds bounds a call below the step's own.
-    ``literal`` names parameters whose value must stand in the document as it is.
+    ``literal`` names parameters whose value must stand in the document as it is. ``key_header`` is
+    the HTTP header that carries the effect's key, unless a parameter of that name says otherwise.
     ``listing(ctx, since, until)`` yields ``Listed``: what stands in the provider's book between the
     two instants, for the nightly comparison; ``ctx`` has ``tenant`` and ``secret(name)``.
     """
@@ -34,6 +35,7 @@ class ToolSpec:
     literal: tuple[str, ...] = ()
     listing: Callable[..., Iterable[Listed]] | None = None
     trusted: bool = False
+    key_header: str | None = None
 
     @property
     def input_schema(self) -> dict[str, Any]:

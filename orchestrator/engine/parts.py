@@ -29,6 +29,7 @@ class InstalledParts:
             reconciles=spec.reconcile is not None,
             service=spec.service,
             literal=spec.literal,
+            key_header=spec.key_header,
         )
 
     def tools(self) -> tuple[str, ...]:

@@ -16,13 +16,14 @@ from orchestrator.adapters.http import HttpRequest, HttpResponse, send
 from orchestrator.authoring import Permanent, RateLimited, ToolContext, Transient, tool
 
 Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+KEY_HEADER = "Idempotency-Key"
 DEFAULT_TIMEOUT_S = 30.0
 MAX_SHOWN = 200
 MAX_REFERENCE = 500
 _TRY_AGAIN = frozenset({408, 425})
 
 
-@tool("http.request")
+@tool("http.request", key_header=KEY_HEADER)
 def request(  # noqa: PLR0913 - the parameters are the document's words for a call
     ctx: ToolContext,
     url: str,
@@ -33,18 +34,18 @@ def request(  # noqa: PLR0913 - the parameters are the document's words for a ca
     body: str | None = None,
     expect: Annotated[list[int] | None, Field(max_length=50)] = None,
     timeout_s: Annotated[float | None, Field(gt=0, le=3600)] = None,
-    key_header: str = "Idempotency-Key",
+    key_header: str = KEY_HEADER,
     reference: Annotated[str | None, Field(max_length=500)] = None,
 ) -> dict[str, Any]:
     """Call ``url`` and answer ``{status, headers, json, text, base64, external_ref}``.
 
     ``json`` is the parsed body of a JSON answer; else ``text`` holds it, or ``base64`` where it is
     no text; the others are null. ``body`` (text) or ``json`` is sent. A step with an effect sends
-    its key in the header ``key_header``. ``external_ref`` is the other side's name for what
-    happened: at the JSON pointer ``reference`` of its answer, else ``external_ref`` or ``id`` of a
-    JSON object, else the header ``Location``, else null. Statuses from 200 to 299 and those in
-    ``expect`` succeed; 429 is a rate limit, 408, 425 and 5xx are transient, all others permanent.
-    Redirects are not followed.
+    its key in the header ``key_header``, whatever ``headers`` say. ``external_ref`` is the other
+    side's name for what happened: at the JSON pointer ``reference`` of its answer, else
+    ``external_ref`` or ``id`` of a JSON object, else the header ``Location``, else null. Statuses
+    from 200 to 299 and those in ``expect`` succeed; 429 is a rate limit, 408, 425 and 5xx are
+    transient, all others permanent. Redirects are not followed.
     """
     content, kind = _content(json, body)
     answer = send(
@@ -91,11 +92,12 @@ def _headers(
     own: dict[str, str] = {"User-Agent": "durable-workflow-orchestrator", "Accept": "*/*"}
     if kind is not None:
         own["Content-Type"] = kind
-    if ctx.idempotency_key is not None:
-        own[key_header] = ctx.idempotency_key
     if ctx.traceparent:
         own["traceparent"] = ctx.traceparent
     given = dict(headers or {})
+    if ctx.idempotency_key is not None:  # the effect's key stands above the document's headers
+        given = {k: v for k, v in given.items() if k.lower() != key_header.lower()}
+        given[key_header] = ctx.idempotency_key
     written = {name.lower() for name in given}
     return {**{name: value for name, value in own.items() if name.lower() not in written}, **given}
 

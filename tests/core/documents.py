@@ -56,6 +56,7 @@ TOOLS = {
         ),
         ToolSpec(name="sum", input_schema=arguments(["numbers"], numbers={"type": "array"})),
         ToolSpec(name="noop", input_schema={"type": "object"}),
+        ToolSpec(name="web", input_schema={"type": "object"}, key_header="Idempotency-Key"),
     )
 }
 

@@ -225,6 +225,29 @@ def test_each_kind_of_step_says_what_it_lacks(
     assert errors({"s": step}) == {problem}
 
 
+@pytest.mark.parametrize(
+    ("given", "header"),
+    [
+        ({"headers": {"Idempotency-Key": "x"}}, "Idempotency-Key"),
+        ({"headers": {"idempotency-key": "${{ input.x }}"}}, "idempotency-key"),
+        ({"headers": {"X-Id": "x"}, "key_header": "x-id"}, "X-Id"),
+        ({"headers": {"Idempotency-Key": "x"}, "key_header": "X-Id"}, None),
+        ({"headers": {"Accept": "x"}}, None),
+        ({"headers": "${{ input.headers }}"}, None),
+    ],
+)
+def test_the_header_of_the_effects_key_is_not_the_documents_to_set(
+    given: dict[str, Any], header: str | None
+) -> None:
+    step = {"type": "tool", "tool": "web", "input": given, "effect": {"key": "${{ run.id }}"}}
+    undo = {"tool": "web", "input": given, "effect": {"key": "undo:${{ run.id }}"}}
+
+    places = {f"/steps/s/input/headers/{header}", f"/steps/s/compensate/input/headers/{header}"}
+    wanted = {("key_header_taken", place) for place in places} if header else set()
+    assert errors({"s": step | {"compensate": undo}}) == wanted
+    assert errors({"s": {k: v for k, v in step.items() if k != "effect"}}) == set()
+
+
 def test_one_signal_has_one_schema() -> None:
     wait = {"type": "wait", "signal": "paid"}
     amount, code = {"required": ["amount"]}, {"required": ["code"]}

@@ -55,6 +55,28 @@ def test_a_provider_may_want_the_key_in_a_header_of_its_own(carrier: Carrier, sh
     assert "idempotency-key" not in shop.seen[0].headers
 
 
+@pytest.mark.parametrize("name", ["Idempotency-Key", "idempotency-key", "IDEMPOTENCY-KEY"])
+def test_no_header_of_the_document_takes_the_place_of_the_key(
+    carrier: Carrier, shop: Web, name: str
+) -> None:
+    """Publishing refuses it where it can see it; headers may also come with the input."""
+    says(shop, b"{}")
+
+    ran(carrier, {"a": charge(shop, headers="${{ input.headers }}")}, {"headers": {name: "mine"}})
+
+    assert shop.seen[0].headers["idempotency-key"] == "pay:1"
+
+
+def test_without_an_effect_the_header_is_the_documents(carrier: Carrier, shop: Web) -> None:
+    says(shop, b"{}")
+    step = charge(shop, headers={"Idempotency-Key": "mine"})
+    del step["effect"]
+
+    ran(carrier, {"a": step})
+
+    assert shop.seen[0].headers["idempotency-key"] == "mine"
+
+
 @pytest.mark.parametrize(
     ("body", "reference", "expected"),
     [

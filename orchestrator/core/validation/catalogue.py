@@ -45,6 +45,11 @@ class ToolFacts(Protocol):
         """Parameters whose value must stand in the document as it is, without ``${{ }}``."""
         ...
 
+    @property
+    def key_header(self) -> str | None:
+        """The HTTP header that carries the effect's key, unless the input names another."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
@@ -58,6 +63,7 @@ class ToolSpec:
     reconciles: bool = False
     service: str | None = None
     literal: tuple[str, ...] = ()
+    key_header: str | None = None
 
 
 class Catalogue(Protocol):

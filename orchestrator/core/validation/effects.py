@@ -15,6 +15,7 @@ def check_effects(review: Review) -> None:
         path = ("steps", key)
         if isinstance(step, ToolStep):
             _check_required(review, path, step.tool, step.effect)
+            _check_key_header(review, path, step)
         if step.effect is not None:
             risky = step.effect.money or step.irreversible
             _check_doubt(review, (*path, "effect"), step.effect, risky=risky)
@@ -36,6 +37,26 @@ def _check_required(review: Review, path: Path, tool: str, effect: Effect | None
         )
 
 
+def _check_key_header(review: Review, path: Path, block: ToolStep | Compensate) -> None:
+    """A header of the document in place of the key would let the provider do it twice, or once for
+    all runs. (The engine's key is sent in any case.)"""
+    facts, given = review.catalogue.tool(block.tool), block.input
+    if facts is None or facts.key_header is None or block.effect is None:
+        return
+    headers = given.get("headers") if isinstance(given, dict) else None
+    if not isinstance(given, dict) or not isinstance(headers, dict):
+        return
+    name = str(given.get("key_header") or facts.key_header)
+    for header in headers:
+        if header.lower() == name.lower():
+            review.error(
+                "key_header_taken",
+                (*path, "input", "headers", header),
+                f"{name} carries the effect's key: take it out of headers; what the key is made of "
+                "stands in effect.key.",
+            )
+
+
 def _check_doubt(review: Review, path: Path, effect: Effect, *, risky: bool) -> None:
     if risky and effect.on_doubt != "review":
         review.error(
@@ -48,6 +69,7 @@ def _check_doubt(review: Review, path: Path, effect: Effect, *, risky: bool) -> 
 
 def _check_compensate(review: Review, path: Path, block: Compensate) -> None:
     check_tool_name(review, (*path, "tool"), block.tool)
+    _check_key_header(review, path, block)
     _check_required(review, path, block.tool, block.effect)
     if block.effect is not None:
         _check_doubt(review, (*path, "effect"), block.effect, risky=block.effect.money)
