@@ -24,11 +24,13 @@ from orchestrator.engine.settle import apply_change
 from orchestrator.engine.settled import Settled
 from orchestrator.engine.sweeping import each
 from orchestrator.engine.values import Values
-from orchestrator.models import gate_rows, rows
+from orchestrator.models import gate_rows, ready_pages, rows
 from orchestrator.models.gate_rows import InLine
 from orchestrator.models.rows import RunRow, StepRow
 
 logger = logging.getLogger(__name__)
+
+_walk = ready_pages.Walk()
 
 
 def park(run: RunRow, row: StepRow, gate: Gate) -> bool:
@@ -66,9 +68,11 @@ def _write(
 
 def park_ready(limit: int = 200) -> int:
     """Park the READY steps that stand before a shut gate; how many."""
-    if not gate_rows.any_gate():
+    if not gate_rows.any_shut():
         return 0
-    return each(gate_rows.ready_before_shut(limit), _park_found)
+    queues = ready_pages.queues_with_ready()
+    found = [one for queue in queues for one in _walk.before_shut(queue)]
+    return each([InLine(one.run_id, one.step_id) for one in found[:limit]], _park_found)
 
 
 def _park_found(found: InLine) -> bool:

@@ -23,7 +23,9 @@ from orchestrator.engine.settle import apply_change, carry_out, decide
 from orchestrator.engine.settled import Settled
 from orchestrator.engine.sweeping import each
 from orchestrator.engine.values import Values
-from orchestrator.models import rows, sweeps
+from orchestrator.models import ready_pages, rows, sweeps
+
+_walk = ready_pages.Walk()
 
 
 def expire_leases(limit: int = 100) -> int:
@@ -66,18 +68,22 @@ def _expire(found: tuple[UUID, UUID, int]) -> bool:
 def redispatch_stale(limit: int = 200) -> int:
     """Send again the wake-ups of READY work whose message is taken for lost; how many runs."""
     dispatcher = ports.dispatcher()
-    waiting = sweeps.queues_with_ready()
+    waiting = ready_pages.queues_with_ready()
     if not waiting:
         return 0
     depths = {queue: dispatcher.depth(queue) for queue in waiting}
-    empty = [queue for queue, depth in depths.items() if depth == 0]
     crowded = crowding.note_depths(depths)
     after_s = engine_settings().stale_after.total_seconds()
-    stale = sweeps.stale_ready(after_s=after_s, empty_queues=empty, crowded=crowded, limit=limit)
-    stale.sort(key=lambda found: found.run_id)
+    found = [
+        one
+        for queue in waiting
+        if queue not in crowded
+        for one in _walk.stale(queue, after_s=after_s, is_empty=depths[queue] == 0)
+    ]
+    stale = sorted(ready_pages.in_turns(found, limit), key=lambda one: one.run_id)
     groups = [
-        (run_id, [Ref(found.position, found.index) for found in group])
-        for run_id, group in groupby(stale, key=lambda found: found.run_id)
+        (run_id, [Ref(one.position, one.index) for one in group])
+        for run_id, group in groupby(stale, key=lambda one: one.run_id)
     ]
     return each(groups, _redispatch)
 

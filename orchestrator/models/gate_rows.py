@@ -12,11 +12,6 @@ from orchestrator.models.statements import execute, fetch_all_prepared, fetch_pr
 TRICKLE = 50
 """Steps let go at once when their gate is gone and that have not settled yet."""
 _LIVE = "(g.expires_at IS NULL OR g.expires_at > orchestrator_now())"
-_BEHIND = (
-    "(g.key = ANY(s.gates || ARRAY['global', 'tenant:' || r.tenant, 'queue:' || s.queue])"
-    " OR (s.n_retries > 0 AND g.source = 'retries'"
-    " AND 'service:' || substr(g.key, 9) = ANY(s.gates)))"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +85,11 @@ def any_gate() -> bool:
     return fetch_prepared("SELECT 1 FROM orchestrator_gate LIMIT 1", []) is not None
 
 
-def ready_before_shut(limit: int) -> list[InLine]:
-    """READY steps before a gate that lets nothing through, oldest first."""
-    found = fetch_all_prepared(
-        "SELECT s.run_id, s.id FROM orchestrator_step s"  # noqa: S608 - constant text
-        " JOIN orchestrator_run r ON r.id = s.run_id"
-        " WHERE s.state = 'ready' AND r.state IN ('pending', 'running', 'compensating')"
-        f" AND EXISTS (SELECT 1 FROM orchestrator_gate g WHERE g.allows = 0 AND {_LIVE}"
-        f"  AND g.key <> s.passed AND {_BEHIND})"
-        " ORDER BY s.ready_at LIMIT %s",
-        [limit],
+def any_shut() -> bool:
+    """Whether anything lets nothing through."""
+    return (
+        fetch_prepared("SELECT 1 FROM orchestrator_gate WHERE allows = 0 LIMIT 1", []) is not None
     )
-    return [InLine(*row) for row in found]
 
 
 def parked_keys() -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
+from django.db.models.functions import Coalesce
 
 from orchestrator.models.run import Run
 
@@ -71,8 +72,9 @@ class Step(models.Model):
             models.UniqueConstraint(fields=["run", "key", "scope"], name="orchestrator_step_once"),
         ]
         indexes = [
-            models.Index(
-                fields=["dispatched_at"],
+            models.Index(  # models/ready_pages.py
+                F("queue"),
+                Coalesce("dispatched_at", "ready_at"),
                 name="orchestrator_step_ready",
                 condition=Q(state="ready"),
             ),

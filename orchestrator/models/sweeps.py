@@ -19,16 +19,6 @@ class DueTimer:
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
-class StaleReady:
-    """READY work whose message seems lost (or that never had one)."""
-
-    run_id: UUID
-    position: int
-    index: int | None
-    queue: str
-
-
 def _rows(sql: str, params: list[Any]) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(sql, params)
@@ -94,44 +84,6 @@ def lease_is_over(step_id: UUID, fence: int) -> bool:
         [step_id, fence],
     )
     return bool(found)
-
-
-def stale_ready(
-    *, after_s: float, empty_queues: list[str], crowded: list[str], limit: int
-) -> list[StaleReady]:
-    """READY steps of runs that go on, whose message is older than ``after_s``.
-
-    On an empty queue every message older than ``after_s`` is taken for lost. While the queue is
-    long a message may just be waiting its turn: 15 s, doubled with every message sent, at most a
-    minute (DESIGN section 4). A ``crowded`` queue gets nothing. In turns between runs: a wide one
-    does not keep another's lost message from being found.
-    """
-    return [
-        StaleReady(*row)
-        for row in _rows(
-            "SELECT run_id, position, index, queue FROM ("
-            "SELECT s.run_id, s.position, s.index, s.queue, s.ready_at,"
-            "  row_number() OVER (PARTITION BY s.run_id ORDER BY s.ready_at, s.id) AS n_of_run"
-            " FROM orchestrator_step s JOIN orchestrator_run r ON r.id = s.run_id"
-            " WHERE s.state = 'ready' AND s.queue <> ALL(%s)"
-            " AND r.state IN ('pending', 'running', 'compensating')"
-            " AND coalesce(s.dispatched_at, s.ready_at) < orchestrator_now()"
-            "   - make_interval(secs => CASE WHEN s.queue = ANY(%s) THEN %s"
-            "       ELSE least(15 * power(2, greatest(least(s.n_dispatched, 3) - 1, 0)), 60) END)"
-            ") x ORDER BY n_of_run, ready_at LIMIT %s",
-            [crowded, empty_queues, after_s, limit],
-        )
-    ]
-
-
-def queues_with_ready() -> list[str]:
-    """The queues that READY work belongs to."""
-    return [
-        queue
-        for (queue,) in _rows(
-            "SELECT DISTINCT queue FROM orchestrator_step WHERE state = 'ready'", []
-        )
-    ]
 
 
 def overdue_runs(limit: int) -> list[UUID]:

@@ -15,7 +15,7 @@ from django.db import connection, transaction
 from orchestrator import engine
 from orchestrator.core.errors import InvalidRequest, StateConflict
 from orchestrator.engine import gates, parking, steps
-from orchestrator.models import Gate, Hold, Quota, Run, Step, gate_rows, sweeps
+from orchestrator.models import Gate, Hold, Quota, Run, Step, gate_rows, ready_pages
 from tests.engine import probes
 from tests.engine.carrier import Carrier
 from tests.engine.runs import (
@@ -416,9 +416,9 @@ def test_a_wide_run_does_not_hide_the_lost_message_of_another(carrier: Carrier) 
             "UPDATE orchestrator_step SET ready_at = ready_at - interval '1 minute',"
             " dispatched_at = dispatched_at - interval '1 minute'"
         )
-    found = sweeps.stale_ready(after_s=2, empty_queues=["tool"], crowded=[], limit=2)
+    found = ready_pages.Walk().stale("tool", after_s=2, is_empty=True)
 
-    assert {one.run_id for one in found} == {wide, small}
+    assert {one.run_id for one in ready_pages.in_turns(found, 2)} == {wide, small}
     carrier.run_all()
     engine.beat_once()
     carrier.run_all()
