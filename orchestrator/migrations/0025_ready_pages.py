@@ -5,7 +5,7 @@ from django.db.models.functions import Coalesce
 
 
 class Migration(migrations.Migration):
-    dependencies = [("orchestrator", "0023_wake")]
+    dependencies = [("orchestrator", "0024_turns")]
 
     operations = [
         migrations.RemoveIndex(model_name="step", name="orchestrator_step_ready"),
