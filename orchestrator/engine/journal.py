@@ -114,6 +114,8 @@ class StepJournal:
             "seconds": turn.seconds,
             "asks_for": [str(use["name"])[:_SHOWN] for use in content["uses"]][:10],
         }
+        if content.get("dropped"):
+            words["dropped"] = content["dropped"]
         if content.get("before"):
             words["instead_of"] = [storable(str(each))[:100] for each in content["before"]][:5]
         return "call.answered", words

@@ -122,8 +122,7 @@ class _Agent:
     def _use_tools(self) -> Outcome | None:
         """Deal with all that the model asked for; what ends the attempt, or None."""
         for use in self.talk.pending():
-            place = int(use.id.rpartition("_")[2])
-            decided = self.policy.decide(use, place=place)
+            decided = self.policy.decide(use)
             if isinstance(decided, Refusal):
                 self._keep(_refused(use, decided))
                 continue

@@ -1,8 +1,8 @@
 """What an agent's model may have done. A model proposes; this decides (SPEC 5.2).
 
 Refused: a tool that the step does not list, arguments that do not fit, values for what only the
-document may say, more uses at once than anybody needs, and a consequential tool once the
-conversation holds text that nobody vouched for.
+document may say, and a consequential tool once the conversation holds text that nobody vouched
+for. Of one answer's uses only the first ones are looked at (``model_call.MAX_USES``).
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from orchestrator.adapters.llm.base import ToolOffer, ToolUse
 from orchestrator.authoring import ArgumentMismatch, ToolSpec, registry
 from orchestrator.core.effects import key_problem
 from orchestrator.executors.json_output import NotJson, plain_json
+from orchestrator.executors.model_call import MAX_ARGUMENTS
 
-MAX_USES = 16
-MAX_ARGUMENTS = 100_000
 _MAX_NAMED = 100
 
 
@@ -49,8 +48,8 @@ class Policy:
     strangers: Callable[[], Sequence[str]]
     action: str
 
-    def decide(self, use: ToolUse, *, place: int) -> Allowed | Refusal:
-        """Whether the use may be made; ``place`` counts the uses of one answer, from 1."""
+    def decide(self, use: ToolUse) -> Allowed | Refusal:
+        """Whether the use may be made."""
         if use.name not in self.listed:
             return Refusal(
                 code="not_listed",
@@ -58,8 +57,6 @@ class Policy:
             )
         if use.name not in registry:
             return Refusal(code="unknown_tool", why=f"no tool is called {use.name}")
-        if place > MAX_USES:
-            return Refusal(code="too_many", why=f"at most {MAX_USES} uses in one answer")
         spec = registry.get(use.name)
         arguments = _arguments(use, spec)
         if isinstance(arguments, Refusal):

@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from orchestrator.adapters.llm import models
-from orchestrator.adapters.llm.base import Completion, ModelError, ModelRequest
+from orchestrator.adapters.llm.base import Completion, ModelError, ModelRequest, ToolUse
 from orchestrator.adapters.llm.models import Target
 from orchestrator.core.errors import ErrorClass, StepError, storable
 from orchestrator.core.outcomes import Failed, Usage, Waiting
@@ -20,6 +21,10 @@ from orchestrator.executors.journal import Turn
 from orchestrator.executors.model_desk import CallFailure, Shut
 
 MIN_CALL_S = 0.05
+MAX_USES = 16
+MAX_NAME = 200
+MAX_ARGUMENTS = 100_000
+"""Uses in one answer, signs of a name, signs of arguments; what is beyond is not looked at."""
 
 
 @dataclass(slots=True)
@@ -159,12 +164,12 @@ def _failed(errors: Sequence[tuple[str, ModelError]]) -> Failed:
 def model_turn(answer: Answered) -> Turn:
     """The answer as the journal keeps it."""
     completion = answer.completion
-    content = {
+    content: dict[str, Any] = {
         "text": completion.text,
-        "uses": [
-            {"id": use.id, "name": use.name, "arguments": use.arguments} for use in completion.uses
-        ],
+        "uses": [_kept(use) for use in completion.uses[:MAX_USES]],
     }
+    if len(completion.uses) > MAX_USES:
+        content["dropped"] = len(completion.uses) - MAX_USES
     if answer.before:
         content["before"] = list(answer.before)
     return Turn(
@@ -175,6 +180,15 @@ def model_turn(answer: Answered) -> Turn:
         price=completion.price,
         seconds=round(answer.seconds, 3),
     )
+
+
+def _kept(use: ToolUse) -> dict[str, str]:
+    """A use as it is kept. What is cut here is refused anyway."""
+    return {
+        "id": use.id[:MAX_NAME],
+        "name": use.name[:MAX_NAME],
+        "arguments": use.arguments[: MAX_ARGUMENTS + 1],
+    }
 
 
 def usage_of(completion: Completion) -> Usage:

@@ -487,6 +487,10 @@ MAIL = {
     [
         ({"s": MAIL}, ("retry_not_idempotent", "/steps/s/tool")),
         (
+            {"s": {**AGENT, "prompt": "Look at ${{ run.id }}", "tools": ["mail.send"]}},
+            ("agent_without_gate", "/steps/s/tools/0"),
+        ),
+        (
             {"s": {**CHARGE, "effect": {"key": "const"}}},
             ("constant_key", "/steps/s/effect/key"),
         ),

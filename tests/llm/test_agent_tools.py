@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from orchestrator import engine
 from orchestrator.authoring import Permanent, RateLimited, ToolContext, Transient, tool
@@ -348,3 +350,33 @@ def test_an_items_words_are_those_of_its_list(carrier: Carrier, stub: ModelStub)
 
     assert (refused(ours), refused(theirs)) == ([], ["needs_gate"])
     assert Effect.objects.get().idempotency_key.startswith(f"agent:{ours.pk}:a[0]:")
+
+
+def test_an_attempt_that_lost_its_step_stores_no_turn(carrier: Carrier, stub: ModelStub) -> None:
+    def taken_away(model: str, body: dict[str, Any]) -> Reply:
+        if stub.n_asked["a"] == 1:
+            lose(run_id, "a")
+            beat.set()
+            assert beaten.wait(5)
+        return say(f"answer {stub.n_asked['a']}")
+
+    beat, beaten = threading.Event(), threading.Event()
+    stub.script = taken_away
+    run_id = started({"a": AGENT})
+
+    def work() -> None:
+        carrier.run_all()
+        connection.close()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    assert beat.wait(5)
+    engine.beat_once()
+    beaten.set()
+    worker.join()
+    carrier.run_all()
+
+    assert output(run_id)["a"] == {"text": "answer 2"}
+    kept = Turn.objects.get(run_id=run_id)
+    assert kept.content["text"] == "answer 2"
+    assert step(run_id, "a").cost_microusd == 105

@@ -129,6 +129,7 @@ def list_refunds(ctx: Any, since: datetime, until: datetime) -> Iterator[Listed]
     reconcile=find_charge,
     listing=list_charges,
     service="demo.payments",
+    trusted=True,
 )
 def charge(
     ctx: ToolContext,
@@ -154,6 +155,7 @@ def charge(
     reconcile=find_refund,
     listing=list_refunds,
     service="demo.payments",
+    trusted=True,
 )
 def refund(ctx: ToolContext, external_ref: str, amount_cents: Cents | None = None) -> Refund:
     """Give a payment back, wholly unless ``amount_cents`` says how much of it."""
@@ -183,6 +185,7 @@ def refund(ctx: ToolContext, external_ref: str, amount_cents: Cents | None = Non
     effect="required",
     reconcile=find_update,
     service="demo.crm",
+    trusted=True,
 )
 def update_crm(
     ctx: ToolContext,
@@ -213,7 +216,7 @@ def ticket_history(
     return answer
 
 
-@tool("demo.knowledge.search", idempotent=True, service="demo.knowledge")
+@tool("demo.knowledge.search", idempotent=True, service="demo.knowledge", trusted=True)
 def search_knowledge(
     ctx: ToolContext,
     query: Annotated[str, Field(min_length=1, max_length=2000)],

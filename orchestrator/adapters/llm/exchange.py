@@ -17,7 +17,7 @@ from orchestrator.adapters.llm.endpoints import Endpoint
 from orchestrator.authoring import Permanent, Transient
 from orchestrator.core.errors import ErrorClass, storable
 
-MAX_ANSWER_BYTES = 8 * 1024 * 1024
+MAX_ANSWER_BYTES = 2 * 1024 * 1024
 _MAX_SHOWN = 300
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 _CLASSES: Mapping[int, ErrorClass] = {

@@ -113,8 +113,9 @@ def _check_route(review: Review, path: Path, step: RouterStep, route: Route) -> 
         message = f'route "{route.id}" says nothing for strategy {step.strategy}: add {wanted}.'
         report = review.warn if wanted == "description" else review.error
         report("route_without_rule", (*path, wanted), message)
+    read = (wanted, "when") if step.strategy == "llm" else (wanted,)  # when: if no model answers
     for name in _ROUTE_KEYS.values():
-        if name != wanted and getattr(route, name) is not None:
+        if name not in read and getattr(route, name) is not None:
             message = f"strategy {step.strategy} does not read {name}: remove it."
             review.warn("unused_key", (*path, name), message)
 

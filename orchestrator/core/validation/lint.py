@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestrator.core.definition import effective_retry
 from orchestrator.core.errors import ErrorClass
-from orchestrator.core.step_kinds import AnyStep, ToolStep
+from orchestrator.core.step_kinds import AgentStep, AnyStep, HumanGateStep, ToolStep
 from orchestrator.core.validation.review import Review
 
 
@@ -14,6 +14,7 @@ def check_habits(review: Review) -> None:
         _warn_of_doubt(review, key, step)
         _warn_of_no_way_back(review, key, step)
         _warn_of_retry(review, key, step)
+        _warn_of_strangers(review, key, step)
         if step.late == "cancel" and step.join.kind in ("all", "strict"):
             review.warn(
                 "late_without_any",
@@ -67,3 +68,25 @@ def _warn_of_retry(review: Review, key: str, step: AnyStep) -> None:
             ("steps", key, "retry", "base_delay"),
             "base_delay is longer than max_delay, which cuts it: make it shorter.",
         )
+
+
+def _warn_of_strangers(review: Review, key: str, step: AnyStep) -> None:
+    """Such a call would be refused when it comes (``core.trust``); say so at publish."""
+    if not isinstance(step, AgentStep) or not step.tools or not _hears_strangers(step):
+        return
+    if any(isinstance(review.steps[k], HumanGateStep) for k in review.graph.ancestors(key)):
+        return
+    for index, name in enumerate(step.tools):
+        facts = review.catalogue.tool(name)
+        if facts is None or (facts.idempotent and facts.effect is None and not facts.reconciles):
+            continue
+        review.warn(
+            "agent_without_gate",
+            ("steps", key, "tools", index),
+            f"{name} acts on the outside, and the question holds what nobody vouched for, so the"
+            " agent will not be let: put a human_gate before it, or let a step behind it act.",
+        )
+
+
+def _hears_strangers(step: AgentStep) -> bool:
+    return step.prompt is None or any("${{" in text for text in (step.prompt, step.system or ""))
