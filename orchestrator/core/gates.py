@@ -34,10 +34,15 @@ def owner_of(service: str) -> str:
     return service.rpartition("@")[2] if "@" in service else ""
 
 
+def model_service(target: str) -> str:
+    """The service behind one model, ``provider:model``; an ``@`` in it names no owner."""
+    return target.replace("@", "_")
+
+
 def model_gates(target: str) -> tuple[str, ...]:
-    """The gates before one model, ``provider:model``: its provider's and its own breaker's."""
+    """The gates before one model: its provider's and its own breaker's."""
     provider, _, _ = target.partition(":")
-    return (gate_key("service", provider), gate_key("service", target))
+    return (gate_key("service", provider), gate_key("service", model_service(target)))
 
 
 def retries_key(service: str) -> str:

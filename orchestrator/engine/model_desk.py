@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from orchestrator.conf import engine_settings
 from orchestrator.core import breaker as machine
 from orchestrator.core.errors import ErrorClass
-from orchestrator.core.gates import Gate, gate_key, model_gates
+from orchestrator.core.gates import Gate, gate_key, model_gates, model_service
 from orchestrator.core.outcomes import Failed
 from orchestrator.crash import Unit
 from orchestrator.engine import breakers
@@ -89,10 +89,11 @@ class StepDesk:
         self._tell(model, Failed(error=error, retry_after=failure.retry_after) if against else None)
 
     def _tell(self, model: str, failed: Failed | None) -> None:
-        key = gate_key("service", model)
+        service = model_service(model)
+        key = gate_key("service", service)
         was_probe = key in (self.probing, self.row.passed)
         breakers.note_call(
-            model,
+            service,
             failed,
             tenant=self.tenant,
             was_retry=self.row.n_retries > 0,
