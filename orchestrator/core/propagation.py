@@ -103,6 +103,8 @@ class Turn:
         """The step is done: its edges are decided, what waited for it is considered."""
         step = self.workflow.steps[position]
         self.assign(position, Code.COMPLETED)
+        if position in self.snapshot.acted and step.type != "sub_workflow":
+            self.snapshot.acted.remove(position)  # a repair had set it back
         self.emit("step.completed", Ref(position), **payload)
         if step.undoes is not None:
             if self.snapshot.code(step.undoes) == Code.COMPENSATING:
@@ -353,6 +355,14 @@ class Turn:
     def note_items(self, position: int, loop: Loop) -> None:
         """The for_each will not complete: what its completed items did is undone."""
         if loop.ok:
+            self.note_acted(position)
+
+    def note_set_back(self, position: int) -> None:
+        """A repair takes its completion back: should it never complete again, what it did still
+        stands. Items of a for_each are of the past, and known no more."""
+        undo = saga.undo_of(self.workflow, position)
+        loops = self.workflow.steps[position].for_each is not None
+        if not loops or (undo is not None and undo.type == UNDO_CHILD):
             self.note_acted(position)
 
     def note_acted(self, position: int, kind: str = "") -> None:

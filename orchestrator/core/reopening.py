@@ -207,6 +207,8 @@ class Reopening(Turn):
         self._open_edges(position)
         if self.snapshot.code(position) == Code.BLOCKED:
             return
+        if self.snapshot.code(position) == Code.COMPLETED:
+            self.note_set_back(position)
         self.assign(position, Code.BLOCKED)
         if Ref(position) in self.stored.rows:
             self.snapshot.reopened.append(position)

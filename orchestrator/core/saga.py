@@ -13,7 +13,8 @@ _DONE = frozenset(map(int, (Code.COMPLETED, Code.COMPENSATING, Code.COMPENSATED)
 
 
 def did(snapshot: Snapshot, position: int) -> bool:
-    """Whether the step did something: it finished, or some of its items or children began."""
+    """Whether the step did something: it finished (if only before a repair set it back), or some of
+    its items or children began."""
     return snapshot.code(position) in _DONE or position in snapshot.acted
 
 

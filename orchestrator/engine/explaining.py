@@ -70,6 +70,10 @@ _ENDED: Mapping[RunState, Callable[[Run, Event | None], str]] = {
 def _paused(event: Event | None, steps: Sequence[StepPicture]) -> str:
     running = [step for step in steps if step.state is StepState.RUNNING]
     still = f" {_names(running)} still {_run(running)} to the end." if running else ""
+    undone = [step for step in steps if step.state is StepState.COMPENSATED]
+    if undone and any(step.state not in STEP_TERMINAL for step in steps if step not in undone):
+        is_undone = f"{_names(undone)} {'was' if len(undone) == 1 else 'were'} undone"
+        return f"Paused{_by(event)}. {is_undone}, so it cannot go on: cancel it.{still}"
     return f"Paused{_by(event)}. Nothing new starts until somebody resumes it.{still}"
 
 
@@ -99,7 +103,13 @@ def _waits(steps: Sequence[StepPicture], now: datetime) -> str:
     waiting.sort(key=_urgency)
     first, more = waiting[0], len(waiting) - 1
     also = f" {more} more step{_s(more)} wait{'s' if more == 1 else ''}." if more else ""
-    return f"Step {first.name}: {wait_reason(first).rstrip('.')}{until(first, now)}.{also}"
+    return f"Step {first.name}: {_waiting(first, now)}{also}"
+
+
+def _waiting(step: StepPicture, now: datetime) -> str:
+    if step.waiting_for == "child" and step.sentence:  # which tells how the child is, too
+        return step.sentence[0].lower() + step.sentence[1:]
+    return f"{wait_reason(step).rstrip('.')}{until(step, now)}."
 
 
 def _urgency(step: StepPicture) -> tuple[int, int]:

@@ -54,7 +54,15 @@ SELECT count(*) FILTER (WHERE state IN ('pending', 'running', 'compensating')),
   FROM orchestrator_run
  WHERE state IN ('compensating', 'paused', 'pending', 'running', 'waiting')
 """
-_LIGHT = ("id", "workflow", "workflow_version", "state", "parent_step", "created_at")
+_LIGHT = (
+    "id",
+    "workflow",
+    "workflow_version",
+    "state",
+    "compensation",
+    "parent_step",
+    "created_at",
+)
 _PARKED = (StepState.WAITING, StepState.RETRYING)
 
 
@@ -207,8 +215,15 @@ def _reasons(
         state=RunState(run.state),
         now=now,
         undoing=undoing,
-        children={child.id: child.state for child in started},
+        children={child.id: _how(child) for child in started},
     )
+
+
+def _how(child: Run) -> str:
+    """How a child stands, as the middle of a sentence."""
+    if child.state == RunState.PAUSED and child.compensation:
+        return "paused, and some of it was undone, so that it can only be cancelled"
+    return child.state
 
 
 def _without_row(plan: StepPlan, snapshot: Snapshot) -> StepPicture:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from orchestrator.core import undoing
+from orchestrator.core import saga, undoing
 from orchestrator.core.compiled import CompiledWorkflow, StepPlan
 from orchestrator.core.decision import Decision
 from orchestrator.core.errors import ConditionError, StateConflict
+from orchestrator.core.undo_steps import UNDO, UNDO_CHILD
+from orchestrator.engine.blueprints import compiled
 from orchestrator.engine.repair_order import Order, RepairReport, refused
 from orchestrator.engine.repair_preview import fates
 from orchestrator.engine.values import Values
-from orchestrator.models import repair_rows
+from orchestrator.models import family_rows, repair_rows, rows
 from orchestrator.models.rows import RunRow
+
+MAX_CHILDREN = 50
 
 
 def decide_undo(
@@ -50,6 +54,7 @@ def _report(
     known = {key for key, _ in ran.effects}
     effects["called"] += [k for k in _keys(values, compensations) if k not in known]
     effects["undone"] += [key for key, status in done.effects if status == "applied"]
+    _add_children(run, [s.key for s in compensations if s.type == UNDO_CHILD], effects)
     return RepairReport(
         action=order.action,
         step=order.step,
@@ -67,6 +72,26 @@ def _report(
         effects=effects,
         cost_microusd=ran.cost_microusd,
     )
+
+
+def _add_children(run: RunRow, keys: list[str], effects: dict[str, list[str]]) -> None:
+    """What the children of these hidden steps undo by their own sagas, and their children in turn;
+    of the first ``MAX_CHILDREN`` of each step."""
+    for key in keys:
+        asked = [c for c in family_rows.children_of(run.id, key.removeprefix(UNDO)) if c.stands]
+        for child in asked[:MAX_CHILDREN]:
+            found = rows.read_run(child.id)
+            if found is not None:
+                _add_child(found, effects)
+
+
+def _add_child(run: RunRow, effects: dict[str, list[str]]) -> None:
+    workflow = compiled(run.blueprint_id)
+    undos = saga.standing(workflow, run.snapshot)
+    done = repair_rows.what_ran(run.id, [s.undoes for s in undos if s.undoes is not None], [])
+    effects["undone"] += [key for key, status in done.effects if status == "applied"]
+    effects["called"] += _keys(Values(run, workflow), undos)
+    _add_children(run, [s.key for s in undos if s.type == UNDO_CHILD], effects)
 
 
 def _keys(values: Values, compensations: list[StepPlan]) -> list[str]:

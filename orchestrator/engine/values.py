@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.core import values
 from orchestrator.core.compiled import CompiledWorkflow
-from orchestrator.models import loops, rows
+from orchestrator.models import effect_rows, loops, rows
 from orchestrator.models.rows import RunRow
 
 
@@ -25,6 +25,12 @@ class Values(values.Values):
     def find_item_outputs(self, key: str) -> list[Any]:
         """From the items' rows."""
         return rows.item_outputs(self.run.id, key)
+
+    def learn_receipt(self, position: int) -> None:
+        """The step is being undone: what its effect answered, though a repair has set it back."""
+        if position not in self.outputs:
+            for response in effect_rows.receipt_of(self.run.id, position):
+                self.learn(position, response)
 
     def find_order(self, positions: Sequence[int]) -> Sequence[int]:
         """By the instant at which each was finished."""

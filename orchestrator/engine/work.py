@@ -114,6 +114,8 @@ def prepare(values: Values, step: StepPlan, row: StepRow | None) -> Prepared:
             return Prepared(items=_items(values, step, step.for_each))
         if step.for_each is not None and step.undoes is not None:
             values.learn_items(step.undoes)
+        elif step.undoes is not None and step.undoes in values.snapshot.acted:
+            values.learn_receipt(step.undoes)
         data = values.step_input(step, row)
         if "input_schema" in step.config:
             _check_input(data, step.config["input_schema"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import orjson
@@ -40,6 +41,20 @@ def find_effect(tenant: str, key: str, *, step_id: UUID | None) -> StoredEffect 
         fence=row[6],
         undone=bool(row[7]),
     )
+
+
+def receipt_of(run_id: UUID, position: int) -> list[Any]:
+    """What the plain step's own effect answered; empty when it has no receipt."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT e.response FROM orchestrator_step s JOIN orchestrator_effect e"
+            " ON e.step_id = s.id AND e.status = 'applied' AND NOT e.nested"
+            " WHERE s.run_id = %s AND s.position = %s AND s.scope = ''"
+            " ORDER BY e.settled_at DESC LIMIT 1",
+            [run_id, position],
+        )
+        row = cursor.fetchone()
+    return [] if row is None else [None if row[0] is None else orjson.loads(row[0])]
 
 
 def held_key(step_id: UUID) -> str | None:

@@ -326,3 +326,56 @@ def test_an_effect_that_was_undone_does_not_pass_for_done_in_another_run(
     assert state(second) == "failed"
     assert error(second)["class"] == "permanent"
     assert error(second)["details"]["code"] == "effect_undone"
+
+
+# -- what a repair set back ------------------------------------------------------------------------
+
+
+def set_back(carrier: Carrier, **more: Any) -> Run:
+    """A charge was made and its run taken back to before it; it has not been made again yet."""
+    refund = {
+        "tool": "probe.count",
+        "input": {"name": "refund", "value": "${{ steps.charge.output.ref }}"},
+        "effect": {"key": "refund:1"},
+    }
+    steps = {
+        "charge": count("charge", {"ref": "P1"}, effect={"key": "pay:1"}, compensate=refund) | more,
+        "z": fail(needs=["charge"]),
+    }
+    run = ran(carrier, steps, on_error="pause")
+    repair(run, "resume", "charge")
+    return run
+
+
+def test_what_a_repair_set_back_and_nobody_did_again_is_undone(
+    carrier: Carrier, fusion: bool
+) -> None:
+    run = set_back(carrier)
+    engine.cancel_run(run.pk, actor="ann", reason="")
+    carrier.run_all()
+
+    assert (state(run), ends(run)) == ("cancelled", "full")
+    assert probes.calls == {"charge": 1, "refund": 1}
+    assert Effect.objects.get(idempotency_key="refund:1").response == "P1"
+
+
+def test_what_a_repair_set_back_and_was_done_again_is_undone_once(carrier: Carrier) -> None:
+    run = set_back(carrier)
+    carrier.run_all()  # the receipt is found, and z fails again
+    engine.cancel_run(run.pk, actor="ann", reason="")
+    carrier.run_all()
+
+    assert (state(run), ends(run)) == ("cancelled", "full")
+    assert probes.calls == {"charge": 1, "refund": 1}
+    assert steps_of(run)["charge"] == "compensated"
+
+
+def test_what_cannot_be_undone_stays_a_task_though_a_repair_set_it_back(carrier: Carrier) -> None:
+    steps = {"mail": count("mail", effect={"key": "mail:1"}, irreversible=True)}
+    run = ran(carrier, steps | {"z": fail(needs=["mail"])}, on_error="pause")
+    repair(run, "resume", "mail")
+    engine.cancel_run(run.pk, actor="ann", reason="")
+    carrier.run_all()
+
+    assert (state(run), ends(run)) == ("cancelled", "partial")
+    assert DeadLetter.objects.get(reason="irreversible").run_id == run.pk

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator import engine
 from orchestrator.core.errors import StateConflict
-from orchestrator.models import DeadLetter, Outbox, Run
+from orchestrator.models import DeadLetter, Effect, Outbox, Run
 from tests.engine import probes
 from tests.engine.carrier import Carrier
 from tests.engine.runs import (
@@ -155,6 +155,34 @@ def test_a_step_of_the_parent_can_be_undone_by_repair_with_its_child(carrier: Ca
     assert report.undoes == ["p"]
     carrier.run_all()
     assert (state(run), ends(run), kid_of(run).compensation) == ("completed", "full", "full")
+
+
+def paying(key: str, **more: Any) -> dict[str, Any]:
+    """A step with an effect, and one that takes it back."""
+    refund = {"tool": "probe.count", "input": {"name": "refund"}, "effect": {"key": f"back:{key}"}}
+    return count("pay", effect={"key": f"pay:{key}"}, compensate=refund, **more)
+
+
+def test_the_preview_lists_what_children_and_their_children_will_undo(carrier: Carrier) -> None:
+    low = registered({"g": paying("g${{ input.n }}")}, name="low")
+    middle = registered(
+        {
+            "m": paying("m"),
+            "q": {"type": "sub_workflow", "workflow": "low", "input": {"n": 7}, "needs": ["m"]},
+            "s": count("s", effect={"key": "stays"}, needs=["q"]),
+        },
+        name="kid",
+        pins={"low": low.digest},
+    )
+    run = begun(carrier, registered({"p": child()}, pins={"kid": middle.digest}))
+
+    seen = repair(run, "compensate_step", "p", preview=True).effects
+    assert sorted(seen["undone"]) == ["pay:g7", "pay:m"]
+    assert sorted(seen["called"]) == ["back:g7", "back:m"]
+    repair(run, "compensate_step", "p", token="do")
+    carrier.run_all()
+    applied = Effect.objects.filter(idempotency_key__startswith="back:").order_by("idempotency_key")
+    assert [effect.idempotency_key for effect in applied] == sorted(seen["called"])
 
 
 def test_a_child_is_not_undone_behind_its_parents_back(carrier: Carrier) -> None:

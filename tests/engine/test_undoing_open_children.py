@@ -50,6 +50,28 @@ def cancel(run: Run) -> None:
     engine.cancel_run(run.pk, actor="me", reason="")
 
 
+def test_a_paused_child_of_which_a_step_was_undone_says_what_is_left_to_do(
+    carrier: Carrier,
+) -> None:
+    run = begun(carrier, family(waiting_child(), parent()))
+    kid = kid_of(run)
+    engine.pause_run(kid.pk, actor="ann", reason="look")
+    assert "run is resumed" not in engine.picture(run).why
+    assert engine.picture(run).why.endswith(f"run {kid.pk}, which is paused.")
+    repair(kid, "compensate_step", "k")
+    carrier.run_all()
+    kid.refresh_from_db()
+
+    assert engine.picture(kid).why == (
+        "Paused by ann: look. Step k was undone, so it cannot go on: cancel it."
+    )
+    said = "which is paused, and some of it was undone, so that it can only be cancelled."
+    assert engine.picture(run).why.endswith(said)
+    cancel(kid)
+    carrier.run_all()
+    assert (state(kid), state(run)) == ("cancelled", "failed")
+
+
 # -- a child that failed ---------------------------------------------------------------------------
 
 
