@@ -43,6 +43,17 @@ class Carrier:
         for run, workflow, refs in orders:
             self.dispatch(run, workflow, refs)
 
+    def dispatch_after(
+        self,
+        commit: Callable[[], None],
+        run: RunRow,
+        workflow: CompiledWorkflow,
+        refs: Sequence[Ref],
+    ) -> None:
+        """The same, once the run is written."""
+        commit()
+        self.dispatch(run, workflow, refs)
+
     def depth(self, queue: str) -> int:
         """Nobody else waits."""
         del queue

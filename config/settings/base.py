@@ -210,10 +210,10 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None
 CELERY_BROKER_POOL_LIMIT = 10
 CELERY_BROKER_TRANSPORT_OPTIONS = {
-    # Longer than the longest hard limit, the same in every process (the shortest one wins).
-    "visibility_timeout": ENV.task_hard_limit_seconds + 600,
-    "unacked_restore_interval": 5,
-    "unacked_restore_throttle": 1,
+    # No copy in the broker of what a worker has in hand: the READY row is that copy, and the sweep
+    # finds it within seconds; the broker's would come back after the longest hard limit. It costs
+    # two round trips a message (ADR 0037). A worker that stops still gives back what it holds.
+    "ack_emulation": False,
     # Half-open connections are found; longer than the transport's BRPOP of one second.
     "socket_timeout": 3,
     "socket_connect_timeout": 3,

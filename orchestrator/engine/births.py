@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypedDict
 from uuid import UUID
 
 from orchestrator.clock import new_id
@@ -85,22 +85,29 @@ def conceive(birth: Birth, workflow: CompiledWorkflow) -> Newborn:
     return Newborn(birth=birth, workflow=workflow, run=run, decision=decision)
 
 
+def deliver(newborn: Newborn) -> UUID:
+    """Write a plain run in a commit of its own and send its first messages; its id.
+
+    They are made while the database writes, and sent once it has committed."""
+    committed = moves.ask_begin(*_first(newborn, newborn.decision), **_limits(newborn))
+    newborn.run.version = 1
+    settled = Settled(
+        run=newborn.run, workflow=newborn.workflow, dispatch=newborn.decision.dispatch
+    )
+    settled.send_after(committed)
+    return newborn.run.id
+
+
 def give_birth(newborn: Newborn) -> Settled:
     """Write the run, after ``check_input``; nothing is sent yet.
 
-    Call inside a transaction, unless it ``is_plain``. A run whose first steps are skipped, fail
+    Call inside a transaction. A run whose first steps are skipped, fail
     or end it at once is born at rest and then moved by its first decision.
     """
     run, workflow, decision = newborn.run, newborn.workflow, newborn.decision
     change = Change(run=run, workflow=workflow, decision=decision, actor=newborn.birth.actor)
     first = decision if newborn.is_plain else _at_rest(decision, run)
-    moves.begin_run(
-        run,
-        writing.birth_write(replace(change, decision=first)),
-        context=newborn.birth.context,
-        time_limit=timedelta(seconds=workflow.timeout_s),
-        is_wall=workflow.timeout_is_wall,
-    )
+    moves.begin_run(*_first(newborn, first), **_limits(newborn))
     run.version = 1
     if not newborn.is_plain:
         decision.events.pop(0)
@@ -108,6 +115,31 @@ def give_birth(newborn: Newborn) -> Settled:
         writing.write(change, values)
         writing.write_beside(change, values)
     return Settled(run=run, workflow=workflow, dispatch=decision.dispatch, posted=change.posted)
+
+
+def _first(newborn: Newborn, decision: Decision) -> tuple[RunRow, moves.Write]:
+    change = Change(
+        run=newborn.run,
+        workflow=newborn.workflow,
+        decision=decision,
+        actor=newborn.birth.actor,
+    )
+    return newborn.run, writing.birth_write(change)
+
+
+def _limits(newborn: Newborn) -> _Limits:
+    workflow = newborn.workflow
+    return {
+        "context": newborn.birth.context,
+        "time_limit": timedelta(seconds=workflow.timeout_s),
+        "is_wall": workflow.timeout_is_wall,
+    }
+
+
+class _Limits(TypedDict):
+    context: Any
+    time_limit: timedelta
+    is_wall: bool
 
 
 def _at_rest(decision: Decision, run: RunRow) -> Decision:

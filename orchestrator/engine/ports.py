@@ -25,6 +25,20 @@ class Dispatcher(Protocol):
         """The same for many runs, in as few trips to the broker as can be."""
         ...
 
+    def dispatch_after(
+        self,
+        commit: Callable[[], None],
+        run: RunRow,
+        workflow: CompiledWorkflow,
+        refs: Sequence[Ref],
+    ) -> None:
+        """Make what carries ``refs``, call ``commit`` once, then send it.
+
+        ``commit`` waits for the database, so that the making costs no time. It is called even when
+        nothing can be made; nothing is sent when it raises, and what it raises is raised.
+        """
+        ...
+
     def depth(self, queue: str) -> int:
         """Messages waiting in the queue; 0 also when nobody can tell."""
         ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -48,6 +48,20 @@ class Settled:
             crash_point("send:after")
         for child in self.children:
             child.send()
+
+    def send_after(self, commit: Callable[[], None]) -> None:
+        """Make the wake-ups while ``commit`` is under way, call it, then send them."""
+        refs = self.admitted()
+        if not refs:
+            commit()
+            return
+
+        def committed() -> None:
+            commit()
+            crash_point("send:before")
+
+        ports.dispatcher().dispatch_after(committed, self.run, self.workflow, refs)
+        crash_point("send:after")
 
     def admitted(self) -> list[Ref]:
         """Those that a message is sent for, as far as the gates are known without a read: none

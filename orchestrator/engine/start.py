@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 
 from orchestrator.crash import Unit
-from orchestrator.engine.births import Birth, check_input, conceive, give_birth
+from orchestrator.engine.births import Birth, check_input, conceive, deliver, give_birth
 from orchestrator.engine.blueprints import compiled
 from orchestrator.models import Blueprint
+from orchestrator.models.direct import is_free
 
 
 def start_run(  # noqa: PLR0913 - a run is made of this much; keyword-only
@@ -48,10 +49,8 @@ def start_run(  # noqa: PLR0913 - a run is made of this much; keyword-only
         traceparent=traceparent,
     )
     newborn = conceive(birth, plan)
-    if newborn.is_plain and not connection.in_atomic_block:
-        settled = give_birth(newborn)
-        settled.send()
-        return settled.run_id
+    if newborn.is_plain and is_free():
+        return deliver(newborn)
     with Unit("start", savepoint=False):
         settled = give_birth(newborn)
         transaction.on_commit(settled.send)

@@ -10,7 +10,7 @@ from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from django.db import DEFAULT_DB_ALIAS, connections
-from psycopg import Connection, OperationalError
+from psycopg import Connection, OperationalError, generators
 from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, Format
 
@@ -34,14 +34,15 @@ class DirectStatement:
 
         Raises django.db's errors, as a cursor would.
         """
-        with connections[DEFAULT_DB_ALIAS].wrap_database_errors:
-            pgconn = self._prepared_on()
-            result = pgconn.exec_prepared(
-                self._name, cast(Any, values), self._formats, result_format=Format.BINARY
-            )
-            _check(pgconn, result)
-        value: bytes | None = result.get_value(0, 0)
+        value: bytes | None = self._execute(values, Format.BINARY).get_value(0, 0)
         return value
+
+    def fetch_row(self, values: Sequence[bytes | None]) -> list[bytes | None] | None:
+        """The first row, each value as text; None without one. Otherwise as ``fetch``."""
+        result = self._execute(values, Format.TEXT)
+        if result.ntuples == 0:
+            return None
+        return [result.get_value(0, n) for n in range(result.nfields)]
 
     def fetch_each(self, rows: Sequence[Sequence[bytes | None]]) -> list[bytes | str]:
         """The one value of each, or the SQLSTATE with which it was refused; all are sent before
@@ -50,7 +51,7 @@ class DirectStatement:
         Raises django.db's OperationalError when the connection is lost.
         """
         with connections[DEFAULT_DB_ALIAS].wrap_database_errors:
-            pgconn = self._prepared_on()
+            pgconn = self._prepared_on().pgconn
             pgconn.enter_pipeline_mode()
             for values in rows:
                 pgconn.send_query_prepared(
@@ -61,8 +62,28 @@ class DirectStatement:
             pgconn.exit_pipeline_mode()
         return found
 
-    def _prepared_on(self) -> Any:
-        """libpq's connection of this thread, which knows the statement."""
+    def ask(self, values: Sequence[bytes | None]) -> Asked:
+        """Send it, and let the caller do something else until it wants the answer. The connection
+        is good for nothing until then, so whatever happens the answer must be waited for."""
+        with connections[DEFAULT_DB_ALIAS].wrap_database_errors:
+            link = self._prepared_on()
+            link.pgconn.send_query_prepared(
+                self._name, cast(Any, values), self._formats, result_format=Format.BINARY
+            )
+            link.pgconn.flush()
+        return Asked(link)
+
+    def _execute(self, values: Sequence[bytes | None], format_: Format) -> Any:
+        with connections[DEFAULT_DB_ALIAS].wrap_database_errors:
+            pgconn = self._prepared_on().pgconn
+            result = pgconn.exec_prepared(
+                self._name, cast(Any, values), self._formats, result_format=format_
+            )
+            _check(pgconn, result)
+        return result
+
+    def _prepared_on(self) -> Connection[Any]:
+        """This thread's connection, which knows the statement."""
         django = connections[DEFAULT_DB_ALIAS]
         django.ensure_connection()
         link: Connection[Any] = django.connection
@@ -70,7 +91,22 @@ class DirectStatement:
         if self._name not in known:
             _check(link.pgconn, link.pgconn.prepare(self._name, self._sql))
             known.add(self._name)
-        return link.pgconn
+        return link
+
+
+class Asked:
+    """A statement that PostgreSQL is working on."""
+
+    def __init__(self, link: Connection[Any]) -> None:
+        self._link = link
+
+    def answer(self) -> bytes | None:
+        """Wait for it; the one value. Raises django.db's errors, as a cursor would."""
+        with connections[DEFAULT_DB_ALIAS].wrap_database_errors:
+            result: Any = self._link.wait(generators.execute(self._link.pgconn))[-1]
+            _check(self._link.pgconn, result)
+        value: bytes | None = result.get_value(0, 0)
+        return value
 
 
 def is_free() -> bool:

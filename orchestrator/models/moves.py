@@ -6,6 +6,7 @@ changes stand beside it in ``step_moves``, ``loops``, ``timer_rows``, ``attempts
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,8 +16,9 @@ from django.db import DatabaseError
 
 from orchestrator.core.errors import InvariantBroken, OrchestratorError
 from orchestrator.crash import crash_point
+from orchestrator.models import direct
 from orchestrator.models.rows import RunRow
-from orchestrator.models.statements import dumps, execute, fetch_prepared
+from orchestrator.models.statements import dumps, encoded, execute, fetch_prepared
 
 _MOVED_ON = "OR001"
 _STALE = "OR002"
@@ -117,12 +119,21 @@ _BEGIN = (
 )
 
 
+_BEGIN_ALONE = direct.DirectStatement(
+    b"orchestrator_begin",
+    b"SELECT orchestrator_begin(%s)" % b", ".join(b"$%d" % (n + 1) for n in range(20)),
+    places=20,
+    binary=frozenset({0, 1, 3, 5, 6, 10, 11, 12}),
+)
+_ON, _OFF = b"t", b"f"
+
+
 def begin_run(
     run: RunRow, write: Write, *, context: Any, time_limit: timedelta, is_wall: bool
 ) -> None:
     """Write a new run with its first READY steps and first events, in one statement.
 
-    Autocommits when no transaction is open. The run is then at version 1.
+    Joins the open transaction. The run is then at version 1.
     """
     crash_point("begin:before")
     fetch_prepared(
@@ -151,6 +162,43 @@ def begin_run(
         ],
     )
     crash_point("begin:after")
+
+
+def ask_begin(
+    run: RunRow, write: Write, *, context: Any, time_limit: timedelta, is_wall: bool
+) -> Callable[[], None]:
+    """As ``begin_run``, committing by itself: sends the statement, and gives what waits until it is
+    committed. That must be called, whatever happens meanwhile; no transaction may be open."""
+    values: list[bytes | None] = [
+        run.id.bytes,
+        run.tenant.encode(),
+        b"%d" % run.blueprint_id,
+        run.workflow.encode(),
+        b"%d" % run.workflow_version,
+        write.compact,
+        write.state.encode(),
+        encoded(run.input),
+        encoded(context),
+        encoded(run.trigger),
+        run.started_by.encode(),
+        run.correlation_id.encode(),
+        run.traceparent.encode(),
+        None if run.parent_id is None else str(run.parent_id).encode(),
+        None if run.parent_step is None else str(run.parent_step).encode(),
+        b"%d" % run.depth,
+        b"%f seconds" % time_limit.total_seconds(),
+        _ON if is_wall else _OFF,
+        encoded(write.ready),
+        encoded(write.events),
+    ]
+    crash_point("begin:before")
+    asked = _BEGIN_ALONE.ask(values)
+
+    def committed() -> None:
+        asked.answer()
+        crash_point("begin:after")
+
+    return committed
 
 
 def append_event(run_id: UUID, event_type: str, payload: dict[str, Any], actor: str) -> None:

@@ -33,6 +33,7 @@ from config.embedded.process import Child, stop_together
 from config.env import BASE_DIR
 from config.stack.preload import aim
 from orchestrator import engine
+from orchestrator.tasks import post
 from tests.chaos.app.tools import LEDGER
 from tests.stack.live import clean_environment
 
@@ -367,6 +368,7 @@ def _forget() -> None:
     app._local.__dict__.pop("backend", None)
     app._backend_cache = None
     app.amqp._producer_pool = None
+    post.forget()
 
 
 def tail(logs: Path, lines: int = 15) -> str:

@@ -77,6 +77,16 @@ class Carrier:
                         one.counts = count
                         self.push(one)
 
+    def dispatch_after(
+        self,
+        commit: Callable[[], None],
+        run: RunRow,
+        workflow: CompiledWorkflow,
+        refs: Sequence[Ref],
+    ) -> None:
+        commit()
+        self.dispatch(run, workflow, refs)
+
     def push(self, message: Message) -> None:
         self.sent.append(message)
         if self.random.random() < self.lose:

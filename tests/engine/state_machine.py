@@ -8,7 +8,7 @@ bad luck, every run ends or waits for something that has a name.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
@@ -130,6 +130,16 @@ class Loose:
         """Each run's by itself."""
         for run, workflow, refs in orders:
             self.dispatch(run, workflow, refs)
+
+    def dispatch_after(
+        self,
+        commit: Callable[[], None],
+        run: RunRow,
+        workflow: CompiledWorkflow,
+        refs: Sequence[Ref],
+    ) -> None:
+        commit()
+        self.dispatch(run, workflow, refs)
 
     def depth(self, queue: str) -> int:
         return len(self.waiting)
