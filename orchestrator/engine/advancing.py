@@ -1,32 +1,37 @@
-"""Which decisions are the plain way on, or the plain end, and may be written by lean statements."""
+"""Which decisions are plain, and may be written by lean statements."""
 
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from orchestrator.conf import engine_settings
 from orchestrator.core.states import RunState, StepState
-from orchestrator.engine.change import Change, events_of, fresh_row
+from orchestrator.engine.change import Change, events_of, fresh_row, row_of
 from orchestrator.engine.work import Prepared, worker_name
 from orchestrator.models import direct
-from orchestrator.models.advance import Advance, Finish
+from orchestrator.models.advance import Advance, Finish, PassOn
 from orchestrator.models.statements import encoded
 
 _PLAIN_MOVE = frozenset({"id", "from", "fence", "to", "cost", "output", "error", "input"})
 
 
-def plain_move(change: Change, end: dict[str, Any] | None) -> Advance | Finish | None:
+def plain_move(change: Change, end: dict[str, Any] | None) -> Advance | PassOn | Finish | None:
     """The decision as a lean statement takes it, or None: then it needs the general one.
 
     Plain is a step without an effect or a cost that completed, in a run that was running. Then
     either the run goes on and the lane claims the one step, new and without an effect, that became
-    READY by it (``change.claim_row`` is then its row, as the claim is about to write it), or the
-    run completes. ``end``: what the run's row gets then.
+    READY by it (``change.claim_row`` is then its row, as the claim is about to write it), or a
+    message goes out for that one step, or the run completes. ``end``: what the run's row gets then.
     """
     if not (_settles_plainly(change) and direct.is_free()):
         return None
     if end is not None:
         return _as_finish(change, end) if _completes(change, end) else None
+    if change.decision.run_state is not RunState.RUNNING or change.decision.waiting_for:
+        return None
+    if change.decision.claim is None:
+        return _as_pass_on(change) if _sends_one(change) else None
     return _as_advance(change) if _claims_plainly(change) else None
 
 
@@ -52,13 +57,17 @@ def _claims_plainly(change: Change) -> bool:
     claim = decision.claim
     return (
         claim is not None
-        and decision.run_state is RunState.RUNNING
-        and not decision.waiting_for
         and decision.ready == [claim]
         and claim.item is None
         and not change.passed
         and (prepared is None or prepared.effect is None)
     )
+
+
+def _sends_one(change: Change) -> bool:
+    decision = change.decision
+    sent = [*decision.dispatch, *decision.carried]
+    return len(sent) == 1 and decision.ready == sent and sent[0].item is None
 
 
 def _as_advance(change: Change) -> Advance:
@@ -81,6 +90,20 @@ def _as_advance(change: Change) -> Advance:
         gates=row.gates,
         worker=worker_name(),
         lease=engine_settings().lease,
+    )
+
+
+def _as_pass_on(change: Change) -> PassOn:
+    row = row_of(change, change.decision.ready[0])
+    return PassOn(
+        **_settled(change, [("step.ready", row["key"], {}, "")]),
+        next_id=UUID(row["id"]),
+        key=row["key"],
+        position=row["position"],
+        type=row["type"],
+        queue=row["queue"],
+        plain_timeout_s=row["plain_timeout_s"],
+        gates=row["gates"],
     )
 
 

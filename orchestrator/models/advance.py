@@ -28,6 +28,7 @@ def _call(name: bytes, *, places: int, binary: set[int]) -> direct.DirectStateme
 
 
 _ADVANCE = _call(b"orchestrator_advance", places=19, binary={0, 2, 8})
+_PASS_ON = _call(b"orchestrator_pass_on", places=16, binary={0, 2, 8})
 _FINISH = _call(b"orchestrator_finish", places=14, binary={0, 2})
 
 
@@ -80,6 +81,20 @@ class Advance(PlainSettle):
 
 
 @dataclass(slots=True, kw_only=True)
+class PassOn(PlainSettle):
+    """The arguments of ``orchestrator_pass_on``: the next step is READY, and a message is on its
+    way. ``plain_timeout_s`` as on the step's row."""
+
+    next_id: UUID
+    key: str
+    position: int
+    type: str
+    queue: str
+    plain_timeout_s: float | None
+    gates: list[str] | None
+
+
+@dataclass(slots=True, kw_only=True)
 class Finish(PlainSettle):
     """The arguments of ``orchestrator_finish``: the run completes with it. ``ended`` is the payload
     of ``run.completed``."""
@@ -91,13 +106,13 @@ class Finish(PlainSettle):
     ended: dict[str, Any]
 
 
-def advance(move: Advance | Finish) -> datetime:
+def advance(move: Advance | PassOn | Finish) -> datetime:
     """Write it, all or nothing; the database's instant of it. Call with no transaction open.
 
     Raises MovedOn or StaleFence when a guard fails: then nothing is written.
     """
-    statement = _ADVANCE if isinstance(move, Advance) else _FINISH
-    values = [*move.values(), *(_next(move) if isinstance(move, Advance) else _end(move))]
+    statement, rest = _rest(move)
+    values = [*move.values(), *rest]
     crash_point("advance:before")
     try:
         at = statement.fetch(values)
@@ -110,6 +125,18 @@ def advance(move: Advance | Finish) -> datetime:
         raise InvariantBroken("the statement returned nothing")
     crash_point("advance:after")
     return _EPOCH + timedelta(microseconds=_INT8.unpack(at)[0])
+
+
+def _rest(
+    move: Advance | PassOn | Finish,
+) -> tuple[direct.DirectStatement, Sequence[bytes | None]]:
+    match move:
+        case Advance():
+            return _ADVANCE, _next(move)
+        case PassOn():
+            return _PASS_ON, _ready(move)
+        case Finish():
+            return _FINISH, _end(move)
 
 
 def _next(move: Advance) -> Sequence[bytes | None]:
@@ -125,6 +152,19 @@ def _next(move: Advance) -> Sequence[bytes | None]:
         move.events,
         move.worker.encode(),
         b"%f seconds" % move.lease.total_seconds(),
+    )
+
+
+def _ready(move: PassOn) -> Sequence[bytes | None]:
+    return (
+        move.next_id.bytes,
+        move.key.encode(),
+        b"%d" % move.position,
+        move.type.encode(),
+        move.queue.encode(),
+        None if move.plain_timeout_s is None else b"%r" % move.plain_timeout_s,
+        None if move.gates is None else _text_array(move.gates),
+        move.events,
     )
 
 

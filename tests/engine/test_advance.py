@@ -14,7 +14,7 @@ from orchestrator import engine
 from orchestrator.clock import new_id
 from orchestrator.core.endings import Tally
 from orchestrator.models import Event, Run, Step, direct, rows
-from orchestrator.models.advance import Advance, Finish, advance
+from orchestrator.models.advance import Advance, Finish, PassOn, advance
 from orchestrator.models.moves import MovedOn, StaleFence
 from orchestrator.models.statements import execute
 from tests.engine import probes
@@ -30,6 +30,8 @@ CHAIN = {
     "b": say("${{ steps.a.output.n }}", needs=["a"], service="other"),
     "c": say(None, needs=[{"step": "b", "when": "steps.b.output == 1"}]),
     "d": say("${{ steps.a.output.text }}", needs=["c"]),
+    "e": say(5, needs=["d"], queue="tool.other", service="other"),
+    "f": say(6, needs=["e"]),
 }
 
 
@@ -61,11 +63,11 @@ def everything(run: Run) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def moves(monkeypatch: pytest.MonkeyPatch) -> list[Advance | Finish]:
+def moves(monkeypatch: pytest.MonkeyPatch) -> list[Advance | PassOn | Finish]:
     """What the lean statements were asked to write."""
-    seen: list[Advance | Finish] = []
+    seen: list[Advance | PassOn | Finish] = []
 
-    def noted(move: Advance | Finish) -> Any:
+    def noted(move: Advance | PassOn | Finish) -> Any:
         seen.append(move)
         return advance(move)
 
@@ -75,7 +77,7 @@ def moves(monkeypatch: pytest.MonkeyPatch) -> list[Advance | Finish]:
 
 def test_the_plain_way_on_writes_every_row_as_the_general_one_does(
     carrier: Carrier,
-    moves: list[Advance | Finish],
+    moves: list[Advance | PassOn | Finish],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lean = ran(carrier, CHAIN)
@@ -83,13 +85,15 @@ def test_the_plain_way_on_writes_every_row_as_the_general_one_does(
         (Advance, "a"),
         (Advance, "b"),
         (Advance, "c"),
-        (Finish, "d"),
+        (PassOn, "d"),
+        (PassOn, "e"),
+        (Finish, "f"),
     ]
 
     monkeypatch.setattr(direct, "is_free", lambda: False)
     general = ran(carrier, CHAIN)
 
-    assert len(moves) == 4
+    assert len(moves) == 6
     assert everything(lean) == everything(general)
 
 
@@ -115,7 +119,7 @@ def test_the_summary_is_the_same_from_memory_and_from_the_history(
 
 
 def test_what_needs_more_than_the_plain_way_goes_the_general_one(
-    carrier: Carrier, moves: list[Advance | Finish]
+    carrier: Carrier, moves: list[Advance | PassOn | Finish]
 ) -> None:
     steps = {
         "a": say(1),
@@ -129,10 +133,10 @@ def test_what_needs_more_than_the_plain_way_goes_the_general_one(
     assert [move.done for move in moves] == ["d"]  # not two READY at once, an intent, a receipt
 
 
-LEAN = ("advance", "finish")
+LEAN = ("advance", "pass_on", "finish")
 
 
-def asked(run_id: UUID, kind: str) -> Advance | Finish:
+def asked(run_id: UUID, kind: str) -> Advance | PassOn | Finish:
     """What a worker would write who holds the run and its running step ``a``."""
     found = rows.read_work(run_id, "a", "")
     assert found is not None
@@ -150,22 +154,21 @@ def asked(run_id: UUID, kind: str) -> Advance | Finish:
     if kind == "finish":
         ended: dict[str, Any] = {"run_output": 1, "outcome": "", "compensation": ""}
         return Finish(**settled, **ended, warnings=[], ended={})
-    return Advance(
-        **settled,
-        next_id=new_id(),
-        key="z",
-        position=1,
-        type="tool",
-        queue="tool",
-        timeout_s=30.0,
-        input={},
-        gates=None,
-        worker="me",
-        lease=timedelta(seconds=15),
-    )
+    following: dict[str, Any] = {
+        "next_id": new_id(),
+        "key": "z",
+        "position": 1,
+        "type": "tool",
+        "queue": "tool",
+        "gates": None,
+    }
+    if kind == "pass_on":
+        return PassOn(**settled, **following, plain_timeout_s=None)
+    lease = timedelta(seconds=15)
+    return Advance(**settled, **following, timeout_s=30.0, input={}, worker="me", lease=lease)
 
 
-def refused(run_id: UUID, move: Advance | Finish, error: type[Exception]) -> None:
+def refused(run_id: UUID, move: Advance | PassOn | Finish, error: type[Exception]) -> None:
     before = (events(run_id), step(run_id, "a").state, Run.objects.get(pk=run_id).version)
     with pytest.raises(error):
         advance(move)

@@ -104,3 +104,53 @@ BEGIN
     RETURN t;
 END
 $$;
+
+-- The plain way on to another queue: a step without an effect has completed, and the one step behind
+-- it is READY, with a message on its way. What orchestrator_apply would write, as above. p_events
+-- NULL: completed, ready. p_plain_timeout as in orchestrator_insert_ready.
+CREATE OR REPLACE FUNCTION orchestrator_pass_on(
+    p_run uuid, p_version bigint, p_compact bytea,
+    p_step uuid, p_fence bigint, p_done text, p_output jsonb, p_input jsonb,
+    p_next uuid, p_key text, p_position int, p_type text, p_queue text, p_plain_timeout float8,
+    p_gates text[], p_events jsonb
+) RETURNS timestamptz LANGUAGE plpgsql AS $$
+DECLARE
+    t timestamptz := orchestrator_now();
+    seq bigint;
+BEGIN
+    UPDATE orchestrator_run SET version = p_version + 1, compact = p_compact, updated_at = t,
+           next_seq = next_seq + coalesce(jsonb_array_length(p_events), 2)
+     WHERE version = p_version AND state = 'running' AND id = p_run
+    RETURNING next_seq - coalesce(jsonb_array_length(p_events), 2) INTO seq;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'run % is not at version %', p_run, p_version USING ERRCODE = 'OR001';
+    END IF;
+
+    UPDATE orchestrator_step SET state = 'completed', output = p_output, error = NULL,
+           input = coalesce(p_input, input), finished_at = t, lease_until = NULL, timeout_at = NULL,
+           dispatched_at = NULL, n_dispatched = 0, why = '', passed = '', waiting_key = ''
+     WHERE run_id = p_run AND state = 'running' AND id = p_step AND fence = p_fence;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'step % is not running with fence %', p_step, p_fence
+            USING ERRCODE = 'OR002';
+    END IF;
+
+    INSERT INTO orchestrator_step (
+        id, run_id, key, scope, position, index, type, queue, state, ready_at, dispatched_at,
+        n_dispatched, waiting_for, waiting_key, why, attempt, n_retries, n_lost, round, fence,
+        worker, covered_by, cost_microusd, tokens_in, tokens_out, model, plain_timeout_s, gates)
+    VALUES (
+        p_next, p_run, p_key, '', p_position, NULL, p_type, p_queue, 'ready', t, t,
+        1, '', '', '', 0, 0, 0, 1, 0,
+        '', '', 0, 0, 0, '', p_plain_timeout, p_gates);
+
+    IF p_events IS NOT NULL THEN
+        PERFORM orchestrator_append(p_run, seq, p_events, t);
+        RETURN t;
+    END IF;
+    INSERT INTO orchestrator_event (run_id, seq, type, step, payload, actor, at) VALUES
+        (p_run, seq, 'step.completed', p_done, '{}', '', t),
+        (p_run, seq + 1, 'step.ready', p_key, '{}', '', t);
+    RETURN t;
+END
+$$;

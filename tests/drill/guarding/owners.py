@@ -17,33 +17,37 @@ _PLAIN_CUTS = {
         "settles a step only with the fence of its claim",
         "with_an_older_fence",
         ("AND state = 'running' AND fence = p_fence;", "AND state = 'running';"),
+        ("AND id = p_step AND fence = p_fence;", "AND id = p_step;"),
         ("AND fence = p_fence AND run_id", "AND run_id"),
     ),
     "state": (
         "settles a step only while it runs",
         "of_a_step_that_does_not_run",
         ("AND run_id = p_run AND state = 'running' AND fence", "AND run_id = p_run AND fence"),
+        ("WHERE run_id = p_run AND state = 'running' AND id", "WHERE run_id = p_run AND id"),
         ("AND run_id = p_run AND state = 'running';", "AND run_id = p_run;"),
     ),
     "version": (
         "writes only over the version that its decision was made from",
         "from_an_older_version_of_the_run",
         ("AND version = p_version AND state", "AND state"),
+        ("WHERE version = p_version AND state", "WHERE state"),
         ("AND state = 'running' AND version = p_version", "AND state = 'running'"),
     ),
     "running": (
         "carries on no run that is paused, ending or over",
         "of_a_run_that_does_not_run",
-        ("version = p_version AND state = 'running'", "version = p_version"),
+        ("AND version = p_version AND state = 'running'\n", "AND version = p_version\n"),
+        ("AND state = 'running' AND id = p_run\n", "AND id = p_run\n"),
         ("AND state = 'running' AND version", "AND version"),
     ),
 }
 
 
 def _plain_guards() -> Iterator[Guard]:
-    """The guards of the two lean statements, each taken away by itself."""
+    """The guards of the lean statements, each taken away by itself."""
     for name, (what, test, *texts) in _PLAIN_CUTS.items():
-        for kind, (old, new) in zip(("advance", "finish"), texts, strict=True):
+        for kind, (old, new) in zip(("advance", "pass_on", "finish"), texts, strict=True):
             yield Guard(
                 name=f"{name} of a lean {kind}",
                 what=f"the lean statement ({kind}) {what}",
