@@ -76,7 +76,15 @@ class Process:
 class Fleet:
     """The processes of the product, forked by a nursery. Everything ends with ``close``."""
 
-    def __init__(self, logs: Path, *, database_url: str, broker_url: str, lease_s: float) -> None:
+    def __init__(
+        self,
+        logs: Path,
+        *,
+        database_url: str,
+        broker_url: str,
+        lease_s: float,
+        stale_s: float = 2.0,
+    ) -> None:
         self._address = f"orchestrator-chaos-{os.getpid()}-{random.randrange(10**9)}"
         self._notices = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._notices.bind("\0" + self._address)
@@ -94,6 +102,7 @@ class Fleet:
                 EXTRA_APPS="tests.chaos.app",
                 LEASE_SECONDS=str(lease_s),
                 RENEW_SECONDS=str(lease_s / 3),
+                TEST_STALE_SECONDS=str(stale_s),
                 DATA_DIR=str(logs.parent / "data"),
             ),
             stdin=subprocess.PIPE,
@@ -216,6 +225,7 @@ class World:
 
     folder: Path
     lease_s: float = 3.0
+    stale_s: float = 2.0
     fleet: Fleet = field(init=False)
 
     def __post_init__(self) -> None:
@@ -325,14 +335,15 @@ class World:
             database_url=self._cluster.url,
             broker_url=self._broker.url,
             lease_s=self.lease_s,
+            stale_s=self.stale_s,
         )
         return self.fleet
 
 
 @contextmanager
-def world(folder: Path, *, lease_s: float = 3.0) -> Iterator[World]:
+def world(folder: Path, *, lease_s: float = 3.0, stale_s: float = 2.0) -> Iterator[World]:
     """A world of our own for the length of the block; call it from the main thread."""
-    mine = World(folder, lease_s)
+    mine = World(folder, lease_s, stale_s)
     try:
         mine.launch()  # imports while the servers start
         mine.open()

@@ -21,7 +21,7 @@ SHAPES = (SHORT, STRETCH, shapes.FAN, CHORD, shapes.LANES)
 def place(tmp_path_factory: Any, django_db_blocker: Any) -> Iterator[Place]:
     """A world for the module; no worker runs in it yet."""
     folder = tmp_path_factory.mktemp("carriers")
-    with django_db_blocker.unblock(), world(folder, lease_s=15) as mine:
+    with django_db_blocker.unblock(), world(folder, lease_s=15, stale_s=0.5) as mine:
         shapes.publish_shapes(*SHAPES, shapes.CHAIN, shapes.ONE_QUEUE, shapes.PAUSE)
         yield Place(mine)
 
