@@ -8,6 +8,7 @@ from orchestrator.admin.blueprints import BlueprintAdmin
 from orchestrator.admin.breakers import HoldAdmin, ServiceAdmin
 from orchestrator.admin.bulk_retries import BulkRetryAdmin
 from orchestrator.admin.dead_letters import DeadLetterAdmin
+from orchestrator.admin.model_aliases import ModelAliasAdmin
 from orchestrator.admin.repairs import EffectAdmin, RepairAdmin
 from orchestrator.admin.replays import ReplayCheckAdmin, ReplayDayAdmin
 from orchestrator.admin.runs import RunAdmin
@@ -19,6 +20,7 @@ __all__ = [
     "DeadLetterAdmin",
     "EffectAdmin",
     "HoldAdmin",
+    "ModelAliasAdmin",
     "RepairAdmin",
     "ReplayCheckAdmin",
     "ReplayDayAdmin",

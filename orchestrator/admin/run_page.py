@@ -11,10 +11,11 @@ from orchestrator.admin.readonly import json_block, state_badge
 from orchestrator.admin.repair_acts import Offers
 from orchestrator.core.durations import format_money
 from orchestrator.engine import RunPicture, StepPicture
-from orchestrator.models import Attempt, Event, ReplayCheck, Run, Step
+from orchestrator.models import Attempt, Event, ReplayCheck, Run, Step, Turn
 
 EVENTS_SHOWN = 200
 PAYLOAD_SHOWN = 200
+TURN_SHOWN = 2000
 
 
 def run_context(run: Run, offers: Offers | None) -> dict[str, Any]:
@@ -71,7 +72,37 @@ def step_context(run: Run, step: Step, offers: Offers | None) -> dict[str, Any]:
         "blocks": [(name, json_block(value)) for name, value in blocks if value is not None],
         "repairs": [*offers.of_step(step), *offers.of_checkpoint(step)] if offers else (),
         "attempts": Attempt.objects.filter(step=step)[:EVENTS_SHOWN],
+        "turns": [_turn_row(turn) for turn in step.turns.all()[:EVENTS_SHOWN]],
     }
+
+
+def _turn_row(turn: Turn) -> dict[str, Any]:
+    """One turn of a conversation with a model: what was said, asked for, answered, refused."""
+    content = turn.content
+    if turn.kind == "tool":
+        verdict = content.get("refused") or ("failed" if content.get("failed") else "used")
+        return {
+            "turn": turn,
+            "verdict": verdict,
+            "asked": _cut(content.get("arguments")),
+            "said": _cut(content.get("answer")),
+        }
+    cost = "?" if turn.cost_microusd is None else format_money(turn.cost_microusd)
+    asked = [f"{use['name']} {use['arguments']}" for use in content.get("uses", ())]
+    return {
+        "turn": turn,
+        "verdict": "answered",
+        "asked": _cut("\n".join(asked)),
+        "said": _cut(content.get("text")),
+        "cost": cost,
+        "context": json_block(content["context"]) if content.get("context") else None,
+        "before": content.get("before"),
+    }
+
+
+def _cut(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= TURN_SHOWN else text[: TURN_SHOWN - 1] + "…"
 
 
 def event_row(event: Event) -> dict[str, Any]:

@@ -60,11 +60,34 @@ SELECT r.id, '', format('the run counts %%s micro-dollars and %%s tokens, its st
  WHERE r.id = ANY(%(runs)s) AND (r.tokens_in + r.tokens_out <> x.tokens
    OR (NOT r.cost_unknown AND r.cost_microusd <> x.cost))
 """
+# Conversations with models: what the history tells is what is kept, and what it cost.
+TURNS_TOLD = """
+SELECT v.run_id, '', format('the history tells of %%s turns with models, %%s are kept',
+       v.told, v.kept)
+  FROM (SELECT x.run_id, sum(x.told) AS told, sum(x.kept) AS kept FROM (
+    SELECT run_id, count(*) AS told, 0 AS kept FROM orchestrator_event
+     WHERE run_id = ANY(%(runs)s) AND type IN ('call.answered', 'call.used', 'call.refused')
+     GROUP BY run_id
+     UNION ALL SELECT run_id, 0, count(*) FROM orchestrator_turn
+     WHERE run_id = ANY(%(runs)s) GROUP BY run_id) x GROUP BY x.run_id) v
+ WHERE v.told <> v.kept
+"""
+TURNS_PAID = """
+SELECT s.run_id, s.key || s.scope, format('counts %%s micro-dollars, its turns %%s',
+       s.cost_microusd, x.cost)
+  FROM orchestrator_step s JOIN LATERAL (
+    SELECT sum(t.cost_microusd) AS cost, sum(t.tokens_in + t.tokens_out) AS tokens,
+           bool_or(t.cost_microusd IS NULL) AS unknown
+      FROM orchestrator_turn t WHERE t.step_id = s.id) x ON x.tokens IS NOT NULL
+ WHERE s.run_id = ANY(%(runs)s) AND (s.tokens_in + s.tokens_out <> x.tokens
+   OR (NOT x.unknown AND s.cost_microusd IS DISTINCT FROM x.cost))
+"""
 # I13, beside families: whatever carries a tenant of its own has that of its run.
 ONE_TENANT = """
 SELECT r.id, '', format('the run is of tenant %%L, its %%s of %%L', r.tenant, x.what, x.tenant)
   FROM orchestrator_run r CROSS JOIN LATERAL (
     SELECT 'effect' AS what, tenant FROM orchestrator_effect WHERE run_id = r.id
+     UNION ALL SELECT 'turn', tenant FROM orchestrator_turn WHERE run_id = r.id
      UNION ALL SELECT 'dead letter', tenant FROM orchestrator_deadletter WHERE run_id = r.id
      UNION ALL SELECT 'blueprint', tenant FROM orchestrator_blueprint WHERE id = r.blueprint_id) x
  WHERE r.id = ANY(%(runs)s) AND x.tenant <> r.tenant
@@ -75,5 +98,7 @@ EFFECT_SQL: tuple[tuple[str, str, str], ...] = (
     ("effect_once", "an effect key has one receipt, and it is this run's", EFFECT_ONCE),
     ("answers_taken", "no step waits for an answer that has come", ANSWERS_TAKEN),
     ("costs_add_up", "a run's cost and tokens are the sum of its steps'", COSTS_ADD_UP),
+    ("turns_told", "each turn with a model stands in the history, and is kept", TURNS_TOLD),
+    ("turns_paid", "a step's cost and tokens are those of its turns with models", TURNS_PAID),
     ("one_tenant", "effects, letters and blueprint have the tenant of the run", ONE_TENANT),
 )

@@ -265,6 +265,24 @@ def test_a_fault_in_a_paid_run_is_found(
     assert rule in found(run)
 
 
+@pytest.mark.parametrize(
+    ("sql", "rule"),
+    [
+        ("DELETE FROM orchestrator_turn WHERE run_id = %s", "turns_told"),
+        ("UPDATE orchestrator_turn SET cost_microusd = 7 WHERE run_id = %s", "turns_paid"),
+        ("UPDATE orchestrator_turn SET tokens_in = 7 WHERE run_id = %s", "turns_paid"),
+        ("UPDATE orchestrator_turn SET tenant = 'other' WHERE run_id = %s", "one_tenant"),
+    ],
+)
+def test_a_fault_in_a_conversation_with_a_model_is_found(
+    carrier: Carrier, planted: Any, sql: str, rule: str
+) -> None:
+    run = ran(carrier, {"a": {"type": "agent", "model": "offline:echo", "prompt": "hello"}})
+    assert found(run) == {}
+    planted(sql, run.pk)
+    assert rule in found(run)
+
+
 def test_two_runs_with_a_receipt_for_one_key_are_found(carrier: Carrier, planted: Any) -> None:
     paid, other = ran(carrier, PAID), ran(carrier, PAID)
     planted(

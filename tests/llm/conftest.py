@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from orchestrator.adapters.llm.models import set_alias_source
+from orchestrator.engine import aliases
 from tests.engine.conftest import carrier, fusion
 from tests.llm.stub import ModelStub, model_stub
 
@@ -23,7 +25,15 @@ def stub() -> Iterator[ModelStub]:
 
 
 @pytest.fixture
-def models(stub: ModelStub, settings: Any) -> Models:
+def fresh_aliases() -> Iterator[None]:
+    """What one test sets in the console, the next does not see, whatever this process remembers."""
+    yield
+    aliases.cache = port_cache = type(aliases.cache)()
+    set_alias_source(port_cache.now)
+
+
+@pytest.fixture
+def models(stub: ModelStub, settings: Any, fresh_aliases: None) -> Models:
     """Set providers and aliases: ``one`` and ``two`` are two providers of the same stub."""
 
     def put(aliases: dict[str, Any] | None = None, **endpoint: Any) -> None:
