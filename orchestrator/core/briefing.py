@@ -7,8 +7,11 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-GRAPH, STATE, OUTPUTS, PENDING, INSTRUCTIONS = 500, 500, 1000, 500, 500
-"""Tokens for the routes, the states, the last three outputs, what is pending, and the question."""
+GRAPH, STATE, OUTPUTS, PENDING = 500, 500, 1000, 500
+"""Tokens for the routes, the states, the last three outputs, and what is pending."""
+QUESTION = 6000
+"""Tokens for what is to be routed: the table of SPEC 5.4 bounds what we add to it, and cutting it
+short would let the end of a text pass unread."""
 LAST_OUTPUTS = 3
 CUT = " … (cut)"
 _PIECE = re.compile(r"[A-Za-z]+|[0-9]+|\s+|[^\sA-Za-z0-9]")

@@ -167,6 +167,8 @@ def _chosen_by_model(context: StepContext, request: ModelRequest, turn: Turn) ->
         "model": turn.name,
         "context_sha256": fingerprint(turn.content.get("context")),
     }
+    if request.prompt.endswith(briefing.CUT):
+        inputs["cut"] = "the question was too long for a routing model, and was cut"
     return _decision(context, chosen, verdicts, inputs=inputs, usage=context.journal.owed())
 
 
@@ -197,7 +199,7 @@ def _model_request(context: StepContext, question: Any) -> ModelRequest:
     return ModelRequest(
         model=context.config["model"],
         system="\n".join([MODEL_INSTRUCTION.format(wanted=wanted), told]),
-        prompt=briefing.bounded(text, briefing.INSTRUCTIONS),
+        prompt=briefing.bounded(text, briefing.QUESTION),
         background=context.brief(),
         choices=choices,
         workflow=context.workflow,

@@ -15,6 +15,7 @@ from tests.llm.stub import ModelStub, model_stub
 __all__ = ["carrier", "fusion"]
 
 PRICES = {"a": {"in": 3, "out": 15}, "b": {"in": "0.5", "out": 1}}
+BOTH = ["one:a", "two:b"]
 Models = Callable[..., None]
 
 
@@ -45,7 +46,7 @@ def models(stub: ModelStub, settings: Any, fresh_aliases: None) -> Models:
                 "two": given,
                 "claude": stub.anthropic(prices=PRICES),
             },
-            "MODELS": {"fast": ["one:a", "two:b"], **(aliases or {})},
+            "MODELS": {"fast": BOTH, "deep": BOTH, **(aliases or {})},
             "GATES_SECONDS": 0,
         }
 

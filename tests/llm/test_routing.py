@@ -69,15 +69,17 @@ def test_what_a_routing_model_sees_is_bounded(carrier: Carrier, stub: ModelStub)
     ]
     router = {**ROUTER, "routes": [*wide, {"id": "other", "to": ["rest"]}], "needs": list(steps)}
 
-    ran(carrier, {**steps, "r": router, "rest": said(1)}, {"text": "ä " * 5000, "amount": 1})
+    text = {"text": "ä " * 5000, "amount": 1}
+    run = ran(carrier, {**steps, "r": router, "rest": said(1)}, text)
 
     system, question = (message["content"] for message in stub.asked[0]["messages"])
     background, _, asked = question.partition("----------\n")
     assert briefing.tokens(system) <= briefing.GRAPH + 40
-    assert briefing.tokens(asked) <= briefing.INSTRUCTIONS
+    assert briefing.tokens(asked) <= briefing.QUESTION
     assert briefing.tokens(background) <= 2000 + 60
     assert all(f"route_{n}" in system for n in range(20)), "no id is ever cut"
     assert background.count("(cut)") == 3, "the last three outputs, each cut"
+    assert "was cut" in decided(run)["inputs"]["cut"]
 
 
 @pytest.mark.parametrize("answer", ["nowhere", "", "billing, shipping", "I would say billing"])
