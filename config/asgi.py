@@ -2,17 +2,14 @@
 
 import os
 
-from django.conf import settings
 from django.core.asgi import get_asgi_application
+from django.core.wsgi import get_wsgi_application
 
 from config.env import environment
-from config.servers import shared_connections
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.dev")
+_wsgi, _asgi = get_wsgi_application(), get_asgi_application()
 
-# Under ASGI a thread lives as long as one request: kept connections would die with it.
-settings.DATABASES["default"].update(
-    shared_connections(settings.DATABASES["default"], most=environment().database_pool)
-)
+from config.bridge import Bridge  # noqa: E402 - it needs the apps, which are loaded now
 
-application = get_asgi_application()
+application = Bridge(_wsgi, _asgi, threads=environment().web_threads)

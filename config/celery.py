@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
-import time
 from typing import Any
 
 from celery import Celery
 from celery.signals import beat_init, task_prerun, worker_init, worker_process_init, worker_ready
 from django.conf import settings
-from django.db import connections
 from kombu import Queue
 from kombu.transport import TRANSPORT_ALIASES
 
+from config.connections import look_at_connections
 from config.lifeline import die_with_parent, tell_ready
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings.dev")
@@ -40,20 +38,7 @@ app.autodiscover_tasks(["orchestrator", "workflows_app", "approvals_app"])
 
 @task_prerun.connect
 def _check_connections(**_: Any) -> None:
-    """Drop a kept connection that the server has closed, so that a restart heals at once.
-
-    Looking costs a round trip, so a connection that was looked at a moment ago is taken for good.
-    """
-    now = time.monotonic()
-    if now - getattr(_looked, "at", -_LOOK_EVERY_S) < _LOOK_EVERY_S:
-        return
-    _looked.at = now
-    for connection in connections.all(initialized_only=True):
-        connection.close_if_unusable_or_obsolete()
-
-
-_LOOK_EVERY_S = 2.0
-_looked = threading.local()
+    look_at_connections()
 
 
 @worker_init.connect

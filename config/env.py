@@ -43,9 +43,6 @@ class Environment(BaseSettings):
     database_url: str | None = Field(
         None, description="PostgreSQL 15 or newer; not set: the embedded server of the stack"
     )
-    database_pool: int = Field(
-        16, ge=0, le=200, description="connections that a web process shares; 0: none are shared"
-    )
     broker_url: str | None = Field(
         None, description="Valkey or Redis as redis://…; not set: the embedded server of the stack"
     )
@@ -70,6 +67,9 @@ class Environment(BaseSettings):
 
     web_host: str = Field("127.0.0.1", description="where the stack's web server listens")
     web_port: Port = Field(8000, description="port of the console and the API")
+    web_threads: int = Field(
+        8, ge=1, le=200, description="requests that a web process answers at once, each connected"
+    )
     flower_port: Port = Field(5555, description="port of Flower, on loopback only")
 
     orchestrator_held: bool = Field(

@@ -111,6 +111,16 @@ def unavailable() -> Problem:
     )
 
 
+def crowded() -> Problem:
+    """503: too many requests wait for this process; nothing was done."""
+    return Problem(
+        status=503,
+        code="unavailable",
+        detail="Too many requests wait here. Nothing was done; repeat the call later.",
+        headers={"Retry-After": OUTAGE_RETRY_S},
+    )
+
+
 def unexpected() -> Problem:
     """500: our fault; the log has it."""
     return Problem(

@@ -82,14 +82,3 @@ def django_database(url: str) -> dict[str, Any]:
     options = {k: v for k, v in parts.items() if k not in _CLIENT_KEYS}
     options.setdefault("options", _NOT_IDLE_FOR_EVER)
     return entry | {"OPTIONS": options, "CONN_MAX_AGE": None, "CONN_HEALTH_CHECKS": True}
-
-
-def shared_connections(entry: dict[str, Any], *, most: int) -> dict[str, Any]:
-    """The same entry with a pool that all threads of the process share; ``most`` 0: unchanged.
-
-    Who gets no connection within three seconds is told to come back (503 with Retry-After).
-    """
-    if not most:
-        return entry
-    pool = {"min_size": 1, "max_size": most, "timeout": 3}
-    return entry | {"OPTIONS": entry["OPTIONS"] | {"pool": pool}, "CONN_MAX_AGE": 0}

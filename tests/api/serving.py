@@ -13,19 +13,17 @@ from contextlib import contextmanager
 
 import httpx
 import uvicorn
-from django.conf import settings
+from django.core.asgi import get_asgi_application
+from django.core.wsgi import get_wsgi_application
 
-_PLAIN = {name: settings.DATABASES["default"][name] for name in ("OPTIONS", "CONN_MAX_AGE")}
-
-from config.asgi import application  # noqa: E402 - it gives the process a pool of connections …
-
-settings.DATABASES["default"].update(_PLAIN)  # … which would starve tests with fifty threads
+from config.bridge import Bridge
 
 
 @contextmanager
 def served() -> Iterator[str]:
     """The address of a server in a thread of this process; it sees the test database."""
     listening = socket.create_server(("127.0.0.1", 0))
+    application = Bridge(get_wsgi_application(), get_asgi_application(), threads=50)
     config = uvicorn.Config(application, log_level="warning", lifespan="off")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
@@ -36,6 +34,7 @@ def served() -> Iterator[str]:
         server.should_exit = True
         thread.join(timeout=20)
         listening.close()
+        application.close()
     assert not thread.is_alive()
 
 
@@ -48,7 +47,6 @@ def served_without_servers() -> Iterator[str]:
     nowhere = {
         "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/nothing",
         "BROKER_URL": "redis://127.0.0.1:1/0",
-        "DATABASE_POOL": "0",  # a pool tries for ten seconds before it says the same
         "DJANGO_SETTINGS_MODULE": "config.settings.test",
     }
     command = [sys.executable, "-m", "uvicorn", "config.asgi:application", "--port", str(port)]
