@@ -147,6 +147,7 @@ class WorkflowBlock(TypedDict, total=False):
     timeout: Span | None
     sla: SlaBlock | None
     max_parallel: int
+    priority: Literal["high", "normal", "low"]
     labels: Mapping[str, str] | None
     triggers: Sequence[Mapping[str, Any]]
     on_error: OnError

@@ -138,7 +138,12 @@ def _compensation(
         position=position,
         key=UNDO + key,
         type="tool",
-        queue=site.queue_of(config, workflow=document.name, queue=COMPENSATION_QUEUE),
+        queue=site.queue_of(
+            config,
+            workflow=document.name,
+            queue=COMPENSATION_QUEUE,
+            priority=document.priority,
+        ),
         config={"type": "tool", **config},
         ins=(),
         outs=(),
@@ -181,7 +186,7 @@ def _queue(
     step = document.steps[key]
     calls_model = isinstance(step, RouterStep) and step.strategy == "llm"
     own = queues["agent" if calls_model else step.type]
-    return site.queue_of(config, workflow=document.name, queue=own)
+    return site.queue_of(config, workflow=document.name, queue=own, priority=document.priority)
 
 
 def _edge(index: int, edge: DocumentEdge, by_key: Mapping[str, int]) -> Edge:

@@ -17,6 +17,7 @@ from orchestrator.core.policies import (
     JsonSchema,
     Key,
     OnError,
+    Priority,
     Sla,
     Trigger,
 )
@@ -47,6 +48,9 @@ class Document(Block):
     ] = None
     sla: Sla | None = None
     max_parallel: Annotated[int, Field(ge=1, le=10_000, description="Steps in flight.")] = 10
+    priority: Annotated[
+        Priority, Field(description="Its class, which rules may give queues of their own.")
+    ] = "normal"
     labels: Annotated[
         dict[str, str] | None, Field(description="The business's words for states.")
     ] = None

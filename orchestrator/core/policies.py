@@ -26,6 +26,7 @@ Cel = Annotated[str, Field(min_length=1, description="A CEL expression, without 
 Template = Annotated[str, Field(min_length=1, description="Text with ${{ CEL }} in it.")]
 JsonSchema = Annotated[dict[str, Any], Field(description="A JSON Schema (2020-12).")]
 
+Priority = Literal["high", "normal", "low"]
 EdgeOn = Literal["completed", "failed", "skipped", "any"]
 MergeKind = Literal["nested", "shallow", "deep", "list", "first", "expression"]
 OnError = Literal["fail", "pause", "continue"]

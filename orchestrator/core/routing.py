@@ -16,6 +16,7 @@ class Place:
     workflow: str = ""
     tool: str = ""
     model: str = ""
+    priority: str = "normal"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +30,13 @@ class QueueRoute:
     workflow: str = "*"
     tool: str = "*"
     model: str = "*"
+    priority: str = "*"
 
     def fits(self, place: Place) -> bool:
         """Whether the rule is for this place."""
         return all(
             fnmatchcase(getattr(place, name), getattr(self, name))
-            for name in ("type", "tenant", "workflow", "tool", "model")
+            for name in ("type", "tenant", "workflow", "tool", "model", "priority")
         )
 
     def queue(self, place: Place) -> str:

@@ -58,9 +58,11 @@ class Site:
             return tuple(keys)
         return (*keys, *self.model_gates(str(model)), gate_key("model", str(model)))
 
-    def queue_of(self, config: Mapping[str, Any], *, workflow: str, queue: str) -> str:
-        """The queue of the step's work; ``queue`` is that of its type. What the document says
-        about it stands above every rule."""
+    def queue_of(
+        self, config: Mapping[str, Any], *, workflow: str, queue: str, priority: str = "normal"
+    ) -> str:
+        """The queue of the step's work; ``queue`` is that of its type, ``priority`` its workflow's
+        class. What the document says about the queue stands above every rule."""
         if config.get("queue"):
             return str(config["queue"])
         place = Place(
@@ -69,5 +71,6 @@ class Site:
             workflow=workflow,
             tool=str(config.get("tool") or ""),
             model=str(config.get("model") or ""),
+            priority=priority,
         )
         return route(self.routes, place) if self.routes else queue

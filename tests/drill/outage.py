@@ -69,11 +69,11 @@ class Measured:
 def outage(size: Size, seed: int) -> Iterator[Line]:
     """Idle first, then the storm: the difference is what others feel of it."""
     count = {Size.QUICK: 100, Size.SHORT: 1000, Size.LONG: 1000}[size]
-    lasts = {Size.QUICK: 8.0, Size.SHORT: 30.0, Size.LONG: 60.0}[size]
+    lasts = {Size.QUICK: 4.0, Size.SHORT: 30.0, Size.LONG: 60.0}[size]
     with scene(lease_s=15, seed=seed, publish=(AILING, HEALTHY)) as here:
         here.fleet.start_ready()
         warm = Measured(here)
-        warm.start_for(2)
+        warm.start_for(1)
         warm.milliseconds()
         idle = Measured(here)
         idle.start_for(min(lasts, 10), at_least=50)

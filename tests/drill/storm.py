@@ -41,7 +41,7 @@ def kill_storm(size: Size, seed: int) -> Iterator[Line]:
     """Kills, restarts and flushes by chance; then the client's and the bodies' own logs decide."""
     weather = _weather(size)
     folder = Path(tempfile.mkdtemp(prefix="storm-"))
-    with world(folder, lease_s=6) as mine:
+    with world(folder, lease_s=3 if size is Size.QUICK else 6) as mine:
         url = mine.urls["BROKER_URL"]
         storm = Storm(
             mine,
