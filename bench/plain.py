@@ -1,7 +1,8 @@
 """Plain Celery, as a team without an orchestrator would use it: the reference of every ratio.
 
-Results on the same broker, JSON, no events, and the product's own transport options, so that what
-differs is the work and not the tuning. Workers are started with ``-A bench.plain``.
+Results on the same broker, JSON, no events, and the product's own socket options. The broker keeps
+a copy of what is not acknowledged, Celery's default, without which a dead worker's tasks are lost.
+Workers are started with ``-A bench.plain``.
 """
 
 from __future__ import annotations

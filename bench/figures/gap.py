@@ -30,7 +30,7 @@ def measure(stage: Stage) -> Iterator[Figure]:
         unit="p50 ms",
         ours=ours,
         plain=plain,
-        target=1.0,
+        target=0.55,
         note=span.note,
     )
 
