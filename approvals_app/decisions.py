@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Protocol, assert_never
 from uuid import UUID
 
+import orjson
+from django.db import DEFAULT_DB_ALIAS
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, ValidationError
 
-from approvals_app.models import Decision, Request
+from approvals_app.models import Request
 from approvals_app.policy import (
     Choice,
     Counted,
@@ -33,6 +35,7 @@ from orchestrator.core.errors import (
 )
 from orchestrator.core.problems import pointer_to
 from orchestrator.core.schemas import compile_schema
+from orchestrator.models import statements
 
 MAX_NOTES = 10_000
 _WORDS = {
@@ -127,8 +130,8 @@ def decide(request_id: UUID, body: DecisionBody, *, tenant: str, person: Person)
     when ``data`` breaks the gate's form.
     """
     with engine.Unit("decide"):
-        request = _locked(request_id, tenant)
-        ruling = rule(_gate(request), person, body.decision)
+        request, gate = _locked(request_id, tenant)
+        ruling = rule(gate, person, body.decision)
         match ruling:
             case Repeated():
                 return Decided(request=request, applied=False, concluded=_is_decided(request))
@@ -138,12 +141,11 @@ def decide(request_id: UUID, body: DecisionBody, *, tenant: str, person: Person)
                 raise StateConflict(why, state=request.state, code=code)
             case Counted(outcome=outcome):
                 _check_form(request, body)
-                _record(request, body, person)
+                _answer(request, outcome, body, person)
                 if outcome is not None:
-                    _conclude(request, outcome, body, person)
+                    _tell_engine(request, outcome, body, person)
             case _:
                 assert_never(ruling)
-    request.refresh_from_db()
     return Decided(request=request, applied=True, concluded=_is_decided(request))
 
 
@@ -165,26 +167,34 @@ def decide_by_step(
     return decide(latest, body, tenant=principal.tenant, person=person_of(principal))
 
 
-def _locked(request_id: UUID, tenant: str) -> Request:
-    rows = Request.objects.of(tenant).select_for_update().filter(pk=request_id)
-    request = rows.first()
-    if request is None:
+_FIELDS = tuple(field.attname for field in Request._meta.concrete_fields)  # noqa: SLF001 - Django documents it
+_JSON = tuple(_FIELDS.index(name) for name in ("form", "upstream"))
+_LOCK = (
+    f"SELECT {', '.join(f'(x.request).{name}' for name in _FIELDS)}, x.asked, x.said"  # noqa: S608 - names of columns
+    " FROM approvals_lock(%s, %s) x"
+)
+
+
+def _locked(request_id: UUID, tenant: str) -> tuple[Request, Gate]:
+    row = statements.fetch_prepared(_LOCK, [request_id, tenant])
+    if row is None:
         raise NotFound(f"There is no approval {request_id}.")
-    return request
-
-
-def _gate(request: Request) -> Gate:
-    asked = request.assignments.filter(from_at__lte=database_now())
-    return Gate(
+    *values, asked, said = row
+    for place in _JSON:
+        values[place] = None if values[place] is None else orjson.loads(values[place])
+    request = Request.from_db(DEFAULT_DB_ALIAS, _FIELDS, values)
+    gate = Gate(
         state=RequestState(request.state),
-        assignees=tuple(asked.values_list("who", flat=True)),
+        assignees=tuple(asked),
         quorum=request.quorum,
         four_eyes=request.four_eyes,
         starter=request.starter,
         votes=tuple(
-            Vote(by=each.by, choice=Choice(each.choice)) for each in request.decisions.all()
+            Vote(by=by, choice=Choice(choice))
+            for by, choice in zip(said[::2], said[1::2], strict=True)
         ),
     )
+    return request, gate
 
 
 def _check_form(request: Request, body: DecisionBody) -> None:
@@ -202,22 +212,21 @@ def _check_form(request: Request, body: DecisionBody) -> None:
         )
 
 
-def _record(request: Request, body: DecisionBody, person: Person) -> None:
-    Decision.objects.create(
-        request=request,
-        by=person.actor,
-        choice=body.decision,
-        notes=body.notes,
-        data=body.data,
-        at=database_now(),
-    )
+_ANSWER = "SELECT approvals_answer(%s, %s, %s, %s, %s::jsonb, %s)"
 
 
-def _conclude(request: Request, outcome: Outcome, body: DecisionBody, person: Person) -> None:
-    """Close the request, then tell the engine: own row first, then the run's."""
-    row = Request.objects.filter(pk=request.pk)
-    closed = row.close(RequestState.DECIDED, by=person.actor, outcome=outcome)
-    assert closed == 1, "the row is locked and was open"
+def _answer(request: Request, outcome: Outcome | None, body: DecisionBody, person: Person) -> None:
+    """Keep what the person said and, if that settles it, close the request."""
+    data = None if body.data is None else statements.dumps(body.data)
+    said = [request.pk, person.actor, str(body.decision), body.notes, data, str(outcome or "")]
+    row = statements.fetch_prepared(_ANSWER, said)
+    if outcome is not None and row is not None:
+        request.state, request.outcome = RequestState.DECIDED, outcome
+        request.closed_by, request.closed_at = person.actor, row[0]
+
+
+def _tell_engine(request: Request, outcome: Outcome, body: DecisionBody, person: Person) -> None:
+    """The step goes on: own row first, then the run's."""
     delivered = engine.deliver_decision(
         request.run_id,
         key=request.key,

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import DatabaseError, connection
 
-from approvals_app.models import Assignment, Request
+from approvals_app.models import Request, new_request_id
 from approvals_app.policy import RequestState
 from orchestrator import engine
-from orchestrator.core.states import RUN_TERMINAL, RunState, StepState
-from orchestrator.models import Step
+from orchestrator.models import Step, statements
 
 logger = logging.getLogger(__name__)
 
@@ -61,18 +61,51 @@ class NewRequest:
 
 
 def open_request(new: NewRequest) -> bool:
-    """Store the request and close older rounds of the same gate; its own transaction.
+    """Store the request and close older rounds of the same gate; one statement, by itself.
 
     Safe to repeat. False, and nothing is stored: the attempt no longer holds the step (the run
     was cancelled, the lease was lost), so nobody must be asked.
     """
-    with engine.Unit("ask"):
-        _close_older_rounds(new)
-        _insert(new)
-        held = _still_held(new)
-        if not held:
-            transaction.set_rollback(True)
-    return held
+    engine.crash_point("ask:before")
+    try:
+        with engine.Unit("ask_within") if connection.in_atomic_block else nullcontext():
+            statements.fetch_prepared(_ASK, _values(new))
+    except DatabaseError as error:
+        if getattr(error.__cause__, "sqlstate", None) != _NOT_HELD:
+            raise
+        return False
+    engine.crash_point("ask:after")
+    return True
+
+
+_NOT_HELD = "AP001"
+_ASK = (
+    "SELECT approvals_ask(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::jsonb, %s, %s, %s,"
+    " %s::jsonb, %s, %s::jsonb)"
+)
+
+
+def _values(new: NewRequest) -> list[Any]:
+    asked = [[one.who, one.tier, one.after.total_seconds()] for one in new.asked]
+    return [
+        new_request_id(),
+        new.tenant,
+        new.run_id,
+        new.workflow,
+        new.key,
+        new.scope,
+        new.attempt,
+        new.fence,
+        new.title,
+        new.message,
+        None if new.form is None else statements.dumps(new.form),
+        new.quorum,
+        new.four_eyes,
+        new.starter,
+        None if new.upstream is None else statements.dumps(new.upstream),
+        new.timeout,
+        statements.dumps(asked),
+    ]
 
 
 def on_gate_closed(run_id: UUID, payload: Mapping[str, Any]) -> None:
@@ -108,60 +141,6 @@ def _expired(request: Request) -> bool:
     output, error = said or (None, None)
     answer = output or (error or {}).get("details") or {}
     return isinstance(answer, dict) and answer.get("by") == SYSTEM_TIMEOUT
-
-
-def _close_older_rounds(new: NewRequest) -> None:
-    rounds = Request.objects.of_step(new.run_id, key=new.key, scope=new.scope)
-    rounds.filter(attempt__lt=new.attempt).close(RequestState.CANCELLED, by=SYSTEM_RUN)
-
-
-def _insert(new: NewRequest) -> None:
-    now = database_now()
-    row = Request(
-        tenant=new.tenant,
-        run_id=new.run_id,
-        workflow=new.workflow,
-        key=new.key,
-        scope=new.scope,
-        attempt=new.attempt,
-        title=new.title,
-        message=new.message,
-        form=new.form,
-        quorum=new.quorum,
-        four_eyes=new.four_eyes,
-        starter=new.starter,
-        upstream=new.upstream,
-        opened_at=now,
-        due_at=now + new.timeout,
-    )
-    # A second call finds the first one's row; an outdated attempt finds its successor's.
-    Request.objects.bulk_create([row], ignore_conflicts=True)
-    if Request.objects.filter(pk=row.pk).exists():
-        Assignment.objects.bulk_create(
-            Assignment(request=row, who=each.who, tier=each.tier, from_at=now + each.after)
-            for each in new.asked
-        )
-
-
-def _still_held(new: NewRequest) -> bool:
-    """Whether this attempt still runs the step; until the commit no cancel can slip in between.
-
-    Every move of a step writes the run's row, so a share lock on it keeps the step where it is:
-    a cancel that came first is seen here, and one that comes later tells ``on_run_ended`` of a
-    row that is committed. Own rows first, then the run (the lock order of decisions too).
-    """
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT state FROM orchestrator_run WHERE id = %s FOR SHARE", [new.run_id])
-        found = cursor.fetchone()
-    if found is None or RunState(found[0]) in RUN_TERMINAL:
-        return False
-    return Step.objects.filter(
-        run_id=new.run_id,
-        key=new.key,
-        scope=new.scope,
-        state=StepState.RUNNING,
-        fence=new.fence,
-    ).exists()
 
 
 def database_now() -> datetime:

@@ -6,7 +6,7 @@ through a port.
 """
 
 from orchestrator.core.undo_steps import UNDO
-from orchestrator.crash import Unit
+from orchestrator.crash import Unit, crash_point
 from orchestrator.engine.aliases import AliasPicture, model_aliases, set_model_alias
 from orchestrator.engine.blueprints import compiled, pinned_digest, register_blueprint
 from orchestrator.engine.bulk import (
@@ -80,6 +80,7 @@ __all__ = [
     "cancel_run",
     "check_compatibility",
     "compiled",
+    "crash_point",
     "database_now",
     "deliver_decision",
     "drop_quota",

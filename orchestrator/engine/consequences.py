@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from orchestrator.core.decision import Subject
 from orchestrator.core.errors import ErrorClass
@@ -37,6 +38,19 @@ def write_consequences(
         _record_failure(change, row, outcome, subject, lost=lost)
     elif subject.to is StepState.WAITING:  # else the run is ending, and nothing is begun
         _begin_wait(change, row, outcome, settled)
+
+
+def wait_alone(change: Change, outcome: Waiting) -> None:
+    """The wait's timer goes with the step's move, which is refused when the answer is here already:
+    then the run's lock is taken, and it is consumed."""
+    if change.subject is None or change.subject["to"] != StepState.WAITING:
+        return
+    timer: dict[str, Any] = {"unanswered": True}
+    if isinstance(outcome.due, timedelta):
+        timer |= {"kind": "wait", "seconds": outcome.due.total_seconds()}
+    elif outcome.due is not None:
+        timer |= {"kind": "wait", "at": outcome.due.isoformat()}
+    change.subject["timer"] = timer
 
 
 def _begin_wait(

@@ -10,6 +10,7 @@ from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import Decision
 from orchestrator.core.endings import LastWords, last_words, output_error, summary
 from orchestrator.core.errors import ConditionError
+from orchestrator.core.snapshot import Code, Snapshot
 from orchestrator.core.states import RunState
 from orchestrator.engine.values import Values
 from orchestrator.models import attempts, outbox_rows, rows
@@ -91,13 +92,32 @@ def is_quiet(run: RunRow, workflow: CompiledWorkflow, decision: Decision) -> boo
         return False
     if workflow.output is not None and saga.standing(workflow, decision.snapshot):
         return False  # should the output fail, all of it has to be undone
-    return not (workflow.asks_people and engine_settings().subscribers.get("run.ended"))
+    return not _subscribers_care(workflow, decision)
+
+
+def _subscribers_care(workflow: CompiledWorkflow, decision: Decision) -> bool:
+    """Whether a question to people may still be open: whoever keeps those closes them then."""
+    if not (workflow.asks_people and engine_settings().subscribers.get("run.ended")):
+        return False
+    return decision.run_state is not RunState.COMPLETED or not _all_answered(
+        workflow, decision.snapshot
+    )
+
+
+def _all_answered(workflow: CompiledWorkflow, snapshot: Snapshot) -> bool:
+    """Whether each gate has been decided, or never asked; of items only their count is known."""
+    return all(
+        step.for_each is None and snapshot.code(step.position) in (Code.COMPLETED, Code.SKIPPED)
+        for step in workflow.steps
+        if step.type == "human_gate"
+    )
 
 
 def tell(run: RunRow, workflow: CompiledWorkflow, decision: Decision) -> list[int]:
     """Outbox messages about the end: to the parent run, and to subscribers; their ids.
 
-    Runs that ask nobody tell no subscriber: it would cost each of them a transaction for nothing.
+    Runs that ask nobody, or whose every question was answered, tell no subscriber: it would cost
+    each of them a transaction for nothing.
     """
     back = decision.came_back
     posted = []
@@ -109,7 +129,7 @@ def tell(run: RunRow, workflow: CompiledWorkflow, decision: Decision) -> list[in
     if run.parent_id is not None:
         payload = {"parent": str(run.parent_id), "parent_step": str(run.parent_step)}
         posted.append(outbox_rows.post("child.ended", run.id, payload))
-    if workflow.asks_people and engine_settings().subscribers.get("run.ended"):
+    if _subscribers_care(workflow, decision):
         posted.append(outbox_rows.post("run.ended", run.id, {"state": str(decision.run_state)}))
     return posted
 

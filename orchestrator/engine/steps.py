@@ -23,7 +23,16 @@ from orchestrator.core.outcomes import Failed, Outcome, StartChild, UndoChildren
 from orchestrator.core.settling import Expanded
 from orchestrator.core.states import RunState, StepState
 from orchestrator.crash import Unit, crash_point
-from orchestrator.engine import breakers, children, ending, gates, inbox, outbox, parking
+from orchestrator.engine import (
+    breakers,
+    children,
+    consequences,
+    ending,
+    gates,
+    inbox,
+    outbox,
+    parking,
+)
 from orchestrator.engine.blueprints import compiled
 from orchestrator.engine.change import Change
 from orchestrator.engine.halting import halt
@@ -52,7 +61,7 @@ logger = logging.getLogger(__name__)
 _OPTIMISTIC_TRIES = 2
 _TAKEN_AT_BIRTH = 2
 """The version of a run whose first move since its birth was a claim."""
-_NEVER_ALONE = (Waiting, StartChild, UndoChildren, Failed)
+_NEVER_ALONE = (StartChild, UndoChildren, Failed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,6 +328,8 @@ def _settle_alone(work: Work, answer: Answer, lane: Lane) -> tuple[Work | None] 
         run, work.workflow, work.values, work.row, outcome, lane=lane, effect=answer.effect
     )
     _pay_input(work, change)
+    if isinstance(outcome, Waiting):
+        consequences.wait_alone(change, outcome)
     decision = change.decision
     ends_quietly = decision.ended and ending.is_quiet(run, work.workflow, decision)
     if not decision.is_simple or (decision.ended and not ends_quietly):

@@ -26,7 +26,7 @@ from orchestrator.models import direct, outbox_rows, rows, sweeps
 from orchestrator.models.rows import RunRow, StepRow
 from orchestrator.models.sweeps import DueTimer
 
-BURST_S = 1.0
+BURST_S = 3.0
 """So long a round goes on firing before it sends the messages: of many timers due at once those in
 front do not keep the others waiting."""
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import orjson
 from django.db import connection, transaction
-from psycopg import Cursor
+
+from orchestrator.models import kept
 
 MAX_JSON_BYTES = 200_000_000  # jsonb itself ends at 256 MB, and a message at 1 GB
 
@@ -42,10 +43,7 @@ def fetch_prepared(sql: str, params: Sequence[Any]) -> tuple[Any, ...] | None:
 
 def fetch_all_prepared(sql: str, params: Sequence[Any]) -> list[tuple[Any, ...]]:
     """All rows of a hot statement; see ``fetch_prepared``."""
-    connection.ensure_connection()
-    with connection.wrap_database_errors, Cursor(connection.connection) as cursor:
-        cursor.execute(sql, params, prepare=True)
-        return cursor.fetchall()
+    return kept.fetch_all(sql, params)
 
 
 def execute(sql: str, params: Sequence[Any]) -> None:
