@@ -101,9 +101,9 @@ DOOR_GUARDS = (
         what="of many who decide at once one is first, and the others are told",
         cuts=(
             Cut(
-                "approvals_app/decisions.py",
-                "Request.objects.of(tenant).select_for_update().filter(pk=request_id)",
-                "Request.objects.of(tenant).filter(pk=request_id)",
+                "approvals_app/sql/gates.sql",
+                "AND r.tenant = p_tenant FOR UPDATE;",
+                "AND r.tenant = p_tenant;",
             ),
         ),
         tests=(
