@@ -10,8 +10,26 @@ from orchestrator.core.errors import ErrorClass
 
 KEYS = st.from_regex(r"[a-z][a-z0-9_]{0,7}", fullmatch=True)
 CHARACTERS = st.characters(exclude_characters="\x00", exclude_categories=("Cs",))
-TEXTS = st.text(CHARACTERS, max_size=12) | st.sampled_from(
-    ["on", "yes", "~", "0x1F", "0o17", "1e5", ".5", "- a", "a: b", "${{ input.a }}", "two\nlines\n"]
+TEXTS = (
+    st.text(CHARACTERS, max_size=12)
+    | st.sampled_from(
+        ["a\x85b", "a\u2028\n b", "\n  x", " x \n\n", "\ufeff", "a\rb\n", "\U0001f600", "#", "|\n"]
+    )
+    | st.sampled_from(
+        [
+            "on",
+            "yes",
+            "~",
+            "0x1F",
+            "0o17",
+            "1e5",
+            ".5",
+            "- a",
+            "a: b",
+            "${{ input.a }}",
+            "two\nlines\n",
+        ]
+    )
 )
 SOME_TEXT = TEXTS.filter(bool)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
