@@ -14,7 +14,7 @@ from approvals_app.requests import SYSTEM_TIMEOUT, Asked, NewRequest, open_reque
 from orchestrator.core.durations import parse_duration
 from orchestrator.core.errors import ConditionError, ErrorClass, StepError
 from orchestrator.core.outcomes import Answer, EndRun, Failed, Outcome, Succeeded, Waiting
-from orchestrator.executors.base import StepContext
+from orchestrator.executors.base import Rehearsed, StepContext
 
 DEFAULT_TIMEOUT = "24h"
 
@@ -32,9 +32,28 @@ class HumanGateExecutor:
             return _failed(ErrorClass.CONDITION_ERROR, str(error))
         if not open_request(new):
             return _failed(ErrorClass.CANCELLED, "The step was taken away before it could ask.")
-        return Waiting(
-            kind="person", key=context.step_key, due=new.timeout, why=f"approval by {_names(new)}"
-        )
+        return _waiting(new)
+
+    def rehearse(self, context: StepContext) -> Rehearsed:
+        """Who would be asked, and what; nothing is stored."""
+        try:
+            new = _new_request(context)
+        except ConditionError as error:
+            return Rehearsed(outcome=_failed(ErrorClass.CONDITION_ERROR, str(error)))
+        shown = {
+            "assignees": [each.who for each in new.asked if each.tier == 0],
+            "later": [
+                {"who": each.who, "after_s": each.after.total_seconds()}
+                for each in new.asked
+                if each.tier > 0
+            ],
+            "message": new.message,
+            "form": new.form,
+            "quorum": new.quorum,
+            "four_eyes": new.four_eyes,
+            "timeout_s": new.timeout.total_seconds(),
+        }
+        return Rehearsed(outcome=_waiting(new), shown=shown)
 
     def resume(self, config: Mapping[str, Any], answer: Answer, *, upstream: Any) -> Outcome:
         """What a decision, or the end of the time, means for the step.
@@ -46,6 +65,10 @@ class HumanGateExecutor:
         if answer.kind != "timer":
             raise TypeError(f"a gate waits for a person, but got an answer of kind {answer.kind}")
         return _after_timeout(config, upstream)
+
+
+def _waiting(new: NewRequest) -> Waiting:
+    return Waiting(kind="person", key=new.key, due=new.timeout, why=f"approval by {_names(new)}")
 
 
 def _new_request(context: StepContext) -> NewRequest:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from django.db.models import Max
 
@@ -34,6 +35,15 @@ class Published:
     version: WorkflowVersion
     created: bool
     warnings: list[Problem]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A document that could be published: what was read, and the digests of its children."""
+
+    document: Document
+    value: dict[str, Any]
+    pins: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +82,16 @@ def _check(tenant: str, loaded: Loaded) -> Examined:
         _, found = _pins(tenant, document, loaded)
         problems += [each for each in found if (each.pointer, each.code) not in known]
     return Examined(loaded=loaded, document=document, problems=problems)
+
+
+def draft(tenant: str, source: bytes, media_type: str) -> Draft:
+    """A document, checked as for publishing; nothing is stored. Raises as ``publish``."""
+    examined = _check(tenant, load(source, media_type))
+    document, loaded = examined.document, examined.loaded
+    if document is None or loaded is None or not examined.valid:
+        raise DocumentRefused(examined.problems)
+    pins, _ = _pins(tenant, document, loaded)
+    return Draft(document=document, value=loaded.value, pins=pins)
 
 
 def publish(tenant: str, source: bytes, media_type: str, *, actor: str) -> Published:

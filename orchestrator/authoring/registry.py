@@ -71,19 +71,25 @@ def tool(  # noqa: PLR0913 - the words of the contract
     listing: Callable[..., Iterable[Listed]] | None = None,
     trusted: bool = False,
     key_header: str | None = None,
+    pure: bool = False,
 ) -> Callable[[Function], Function]:
     """Register a function as the tool ``name``; the function itself stays as it is.
 
     ``idempotent``: a second call with the same key changes nothing. ``effect="required"``: a step
     that uses it must declare an effect key. ``reconcile``, ``service`` (the breaker it belongs to),
     ``timeout`` (seconds), ``literal`` (parameters), ``listing`` (the provider's book),
-    ``trusted`` (no stranger's words in its answer) and ``key_header``: see ``ToolSpec``. Typed
-    parameters give the input schema, a return annotation the output schema; the first parameter may
-    be the context, named ``ctx``.
+    ``trusted`` (no stranger's words in its answer), ``key_header`` and ``pure`` (reads and changes
+    nothing outside): see ``ToolSpec``. Typed parameters give the input schema, a return annotation
+    the output schema; the first parameter may be the context, named ``ctx``.
     """
 
     def decorate(function: Function) -> Function:
         _require_name(name, function)
+        if pure and (effect is not None or reconcile is not None):
+            raise ToolDefinitionError(
+                f"{function.__module__}.{function.__qualname__}: tool {name!r} is pure and has an"
+                " effect: remove one of them"
+            )
         _require_service(service, function)
         registry.register(
             ToolSpec(
@@ -99,6 +105,7 @@ def tool(  # noqa: PLR0913 - the words of the contract
                 listing=listing,
                 trusted=trusted,
                 key_header=key_header,
+                pure=pure,
             )
         )
         return function

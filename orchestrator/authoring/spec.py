@@ -20,6 +20,8 @@ class ToolSpec:
     not, and raises if that is unknown. ``timeout`` in seconds bounds a call below the step's own.
     ``literal`` names parameters whose value must stand in the document as it is. ``key_header`` is
     the HTTP header that carries the effect's key, unless a parameter of that name says otherwise.
+    ``pure``: it reads and changes nothing outside, so that a simulation may call it.
+    ``literal`` names parameters whose value must stand in the document as it is.
     ``listing(ctx, since, until)`` yields ``Listed``: what stands in the provider's book between the
     two instants, for the nightly comparison; ``ctx`` has ``tenant`` and ``secret(name)``.
     """
@@ -36,6 +38,7 @@ class ToolSpec:
     listing: Callable[..., Iterable[Listed]] | None = None
     trusted: bool = False
     key_header: str | None = None
+    pure: bool = False
 
     @property
     def input_schema(self) -> dict[str, Any]:

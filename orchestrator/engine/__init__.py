@@ -8,7 +8,7 @@ through a port.
 from orchestrator.core.undo_steps import UNDO
 from orchestrator.crash import Unit, crash_point
 from orchestrator.engine.aliases import AliasPicture, model_aliases, set_model_alias
-from orchestrator.engine.blueprints import compiled, pinned_digest, register_blueprint
+from orchestrator.engine.blueprints import compiled, draft, pinned_digest, register_blueprint
 from orchestrator.engine.bulk import (
     MAX_BULK,
     BulkProgress,
@@ -48,12 +48,20 @@ from orchestrator.engine.reading import (
 from orchestrator.engine.repair import ACTIONS, repair_run
 from orchestrator.engine.repair_order import RepairReport
 from orchestrator.engine.service_pictures import ServicePicture, services
+from orchestrator.engine.simulation import MAX_ANSWERS, Wanted, simulate
+from orchestrator.engine.simulation_report import (
+    PaperApproval,
+    PaperEffect,
+    Range,
+    Simulation,
+)
 from orchestrator.engine.start import start_run
 from orchestrator.engine.steps import Order, run_step
 from orchestrator.engine.undoing import tell_undone, undo_child
 
 __all__ = [
     "ACTIONS",
+    "MAX_ANSWERS",
     "MAX_BULK",
     "MAX_SAGA_LINES",
     "QUOTA_SCOPES",
@@ -66,14 +74,19 @@ __all__ = [
     "LaneControl",
     "Order",
     "Overview",
+    "PaperApproval",
+    "PaperEffect",
+    "Range",
     "RepairReport",
     "Retried",
     "RunPicture",
     "SagaLine",
     "ServicePicture",
     "SignalResult",
+    "Simulation",
     "StepPicture",
     "Unit",
+    "Wanted",
     "beat_once",
     "bulk_progress",
     "cancel_children",
@@ -83,6 +96,7 @@ __all__ = [
     "crash_point",
     "database_now",
     "deliver_decision",
+    "draft",
     "drop_quota",
     "failed_lately",
     "forget_old_effects",
@@ -110,6 +124,7 @@ __all__ = [
     "set_model_alias",
     "set_quota",
     "settle_letter",
+    "simulate",
     "start_bulk",
     "start_run",
     "step_items",

@@ -152,7 +152,7 @@ def _settle_doubt(
         case Unknown(reason=reason):
             if is_idempotent(step) or on_doubt(step) == "resend":
                 return _conclude(plan, step, context, call(), unsettled=True)
-            return _by_rule(plan.key, step, reason)
+            return by_rule(plan.key, step, reason)
 
 
 def _look_up(context: StepContext) -> Applied | NotApplied | Unknown:
@@ -185,7 +185,7 @@ def _conclude(
     if known is not None:
         return known
     if not may_resend(step):
-        return _by_rule(plan.key, step, reason)
+        return by_rule(plan.key, step, reason)
     doubt = EffectEnd(key=plan.key, status=EffectStatus.IN_DOUBT, reason=reason)
     return Answered(outcome=outcome, effect=doubt)
 
@@ -217,8 +217,9 @@ def _applied(plan: EffectPlan, output: Any, outcome: Succeeded | None = None) ->
     return Answered(outcome=outcome or Succeeded(output=output), effect=receipt)
 
 
-def _by_rule(key: str, step: Acting, reason: str) -> Answered:
-    """Nobody can tell: a person decides, or the document says to go on without."""
+def by_rule(key: str, step: Acting, reason: str) -> Answered:
+    """Nobody can tell what became of the effect: a person decides, or the document says to go on
+    without."""
     if on_doubt(step) == "skip":
         given_up = EffectEnd(key=key, status=EffectStatus.GIVEN_UP, reason=reason)
         return Answered(outcome=Succeeded(output=None), effect=given_up)
@@ -241,7 +242,7 @@ def of_lost(step: Acting, key: str, failure: Failed) -> Answered:
     if is_idempotent(step) or can_look_up(step) or on_doubt(step) == "resend":
         doubt = EffectEnd(key=key, status=EffectStatus.IN_DOUBT, reason=reason)
         return Answered(outcome=failure, effect=doubt)
-    return _by_rule(key, step, reason)
+    return by_rule(key, step, reason)
 
 
 def is_idempotent(step: Acting) -> bool:

@@ -223,13 +223,13 @@ def _execute(work: Work, context: StepContext) -> Outcome:
         logger.exception("step %s of run %s raised", work.step.key, work.run.id)
         message = f"{type(error).__name__}: {error}"
         return Failed(error=StepError(error_class=ErrorClass.TRANSIENT, message=message))
-    return outcome if work.step.type in _CHECKS_ITSELF else _storable(outcome, work.step)
+    return outcome if work.step.type in _CHECKS_ITSELF else checked(outcome, work.step)
 
 
 _CHECKS_ITSELF = frozenset({"tool", "agent"})
 
 
-def _storable(outcome: Outcome, step: StepPlan) -> Outcome:
+def checked(outcome: Outcome, step: StepPlan) -> Outcome:
     """Only JSON that PostgreSQL can hold, and that fits ``output_schema``, is an output."""
     if not isinstance(outcome, Succeeded):
         return outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from orchestrator.core.expressions import compile_template
 from orchestrator.core.outcomes import Answer, Outcome
@@ -80,6 +80,26 @@ class StepContext:
     desk: ModelDesk = field(default_factory=OpenDesk)
     strangers: Callable[..., tuple[str, ...]] = _strangers
     brief: Callable[[], str] = _no_brief
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsed:
+    """What ``execute`` would answer, worked out without touching anything.
+
+    ``shown`` is small JSON for whoever reads a simulation: of a gate who would be asked, and what.
+    """
+
+    outcome: Outcome
+    shown: Mapping[str, Any] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Rehearses(Protocol):
+    """An executor whose ``execute`` acts (stores, calls), and that can say what it would answer."""
+
+    def rehearse(self, context: StepContext) -> Rehearsed:
+        """The answer of ``execute``, with nothing stored and nobody called."""
+        ...
 
 
 class Executor(Protocol):

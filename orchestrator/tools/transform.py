@@ -7,7 +7,7 @@ from typing import Any
 from orchestrator.authoring import tool
 
 
-@tool("transform", idempotent=True)
+@tool("transform", idempotent=True, pure=True)
 def transform(**values: Any) -> dict[str, Any]:
     """Answer the object given as input."""
     return values

@@ -2,7 +2,16 @@
 
 from django.urls import path
 
-from workflows_app.api import breakers, control, dead_letters, definitions, repairs, runs, sagas
+from workflows_app.api import (
+    breakers,
+    control,
+    dead_letters,
+    definitions,
+    repairs,
+    runs,
+    sagas,
+    simulations,
+)
 
 urlpatterns = [
     path("workflows", runs.RunsView.as_view(), name="runs"),
@@ -27,6 +36,7 @@ urlpatterns = [
     ),
     path("definitions", definitions.DefinitionsView.as_view(), name="definitions"),
     path("definitions/validate", definitions.ValidateView.as_view(), name="validate"),
+    path("definitions/simulate", simulations.SimulateView.as_view(), name="simulate"),
     path("definitions/<str:name>", definitions.DefinitionView.as_view(), name="definition"),
     path(
         "definitions/<str:name>/versions/<int:number>",

@@ -70,7 +70,7 @@ class Filed(TypedDict):
     fields: Fields
 
 
-@tool("demo.documents.split", idempotent=True)
+@tool("demo.documents.split", idempotent=True, pure=True)
 def split(text: Annotated[str, Field(min_length=1)]) -> Pages:
     """Part a text at its form feeds; pages without a word are left out."""
     texts = [part.strip() for part in text.split("\f") if part.strip()]
@@ -82,7 +82,7 @@ def split(text: Annotated[str, Field(min_length=1)]) -> Pages:
     return Pages(pages=pages, count=len(pages))
 
 
-@tool("demo.documents.combine", idempotent=True)
+@tool("demo.documents.combine", idempotent=True, pure=True)
 def combine(pages: list[Reading | None]) -> Combined:
     """The first value of each field, page by page; a field that two pages give differently, or none
     gives, leaves no confidence."""

@@ -1,0 +1,3 @@
+from tests.engine.conftest import carrier, fusion
+
+__all__ = ["carrier", "fusion"]
