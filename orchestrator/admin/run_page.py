@@ -80,7 +80,9 @@ def _turn_row(turn: Turn) -> dict[str, Any]:
     """One turn of a conversation with a model: what was said, asked for, answered, refused."""
     content = turn.content
     if turn.kind == "tool":
-        verdict = content.get("refused") or ("failed" if content.get("failed") else "used")
+        verdict = "failed" if content.get("failed") else "used"
+        if content.get("refused"):
+            verdict = f"refused: {content['refused']}"
         return {
             "turn": turn,
             "verdict": verdict,

@@ -104,7 +104,8 @@ class StepJournal:
             if content.get("refused"):
                 words |= {"code": content["refused"], "why": str(content["answer"])[:_SHOWN]}
                 return "call.refused", words
-            return "call.used", {**words, "failed": bool(content.get("failed"))}
+            words |= {"failed": bool(content.get("failed")), "seconds": turn.seconds}
+            return "call.used", words
         usage = turn.usage
         words |= {
             "model": turn.name,

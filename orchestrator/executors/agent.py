@@ -7,6 +7,7 @@ tool call that came to an end. The model proposes; ``agent_policy`` decides.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -133,15 +134,17 @@ class _Agent:
 
     def _call(self, use: ToolUse, allowed: Allowed) -> Outcome | None:
         self.context.heartbeat()
+        began = time.monotonic()
         outcome = self.context.call_tool(
             ToolRequest(tool=allowed.tool, input=allowed.arguments, effect_key=allowed.effect_key)
         )
         match outcome:
             case Succeeded(output=output):
-                self._keep(_used(use, allowed, shown(output)))
+                self._keep(_used(use, allowed, shown(output), began=began))
                 return None
             case Failed(error=error) if error.error_class not in _TOOL_AGAIN:
-                self._keep(_used(use, allowed, f"failed: {error.message}"[:2000], failed=True))
+                words = f"failed: {error.message}"[:2000]
+                self._keep(_used(use, allowed, words, began=began, failed=True))
                 return None
             case _:  # it may work later, or a person has to look: this attempt is over
                 return outcome
@@ -203,7 +206,9 @@ def _refused(use: ToolUse, refusal: Refusal) -> Turn:
     return Turn(kind="tool", name=use.name[:200], content=content)
 
 
-def _used(use: ToolUse, allowed: Allowed, answer: str, *, failed: bool = False) -> Turn:
+def _used(
+    use: ToolUse, allowed: Allowed, answer: str, *, began: float, failed: bool = False
+) -> Turn:
     content: dict[str, Any] = {
         "use": use.id,
         "arguments": allowed.arguments,
@@ -212,4 +217,5 @@ def _used(use: ToolUse, allowed: Allowed, answer: str, *, failed: bool = False) 
     }
     if allowed.effect_key is not None:
         content["effect"] = allowed.effect_key
-    return Turn(kind="tool", name=allowed.tool, content=content)
+    seconds = round(time.monotonic() - began, 3)
+    return Turn(kind="tool", name=allowed.tool, content=content, seconds=seconds)
