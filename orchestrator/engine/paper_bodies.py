@@ -176,3 +176,14 @@ def is_called(step: StepPlan) -> bool:
 def may_cost(step: StepPlan) -> bool:
     """Whether it asks a model."""
     return step.type == "agent" or (step.type == "router" and step.config.get("strategy") == "llm")
+
+
+def assumption(outcome: Outcome) -> str:
+    """What is assumed with it, in words."""
+    match outcome:
+        case Routed(routes=routes):
+            return f"the model chooses {', '.join(routes)}, the default"
+        case Succeeded():
+            return "it succeeds, with the least that its output may be"
+        case _:
+            return "it does not fail"

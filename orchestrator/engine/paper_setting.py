@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from orchestrator.core.effects import Course, EffectPlan, EffectStatus, StoredEffect, course
+from orchestrator.core.compiled import StepPlan
+from orchestrator.core.effects import (
+    Course,
+    EffectPlan,
+    EffectStatus,
+    StoredEffect,
+    course,
+    given_up_warning,
+)
+from orchestrator.core.outcomes import Failed, Succeeded
 from orchestrator.core.simulating import TooLong
+from orchestrator.engine import effects
+from orchestrator.engine.paper_bodies import Said
 from orchestrator.models import Effect
 from orchestrator.models.step_figures import StepFigures, step_figures
 
@@ -61,8 +72,28 @@ class PaperSetting:
             holder="" if made is None else made.holder,
         )
 
-    def make(self, plan: EffectPlan, output: Any, *, holder: str) -> None:
-        """On paper the effect has been made."""
+    def settled(
+        self, step: StepPlan, name: str, plan: EffectPlan, said: Said, assumed: list[str]
+    ) -> Said:
+        """What the answer means for the effect, as live: made, not made, or in doubt."""
+        outcome = said.outcome
+        if isinstance(outcome, Succeeded):
+            self._make(plan, outcome.output, holder=f"step {name} of this simulation")
+            return said
+        if not isinstance(outcome, Failed) or (outcome.error.details or {}).get("not_applied"):
+            return said
+        if effects.may_resend(step):
+            return replace(said, in_doubt=plan.key)
+        if effects.can_look_up(step):
+            assumed.append(f"looking up {plan.key} says that it was not applied")
+            return said
+        words = outcome.error.message
+        found = effects.by_rule(plan.key, step, words)
+        given_up = found.effect is not None and found.effect.status is EffectStatus.GIVEN_UP
+        warning = given_up_warning(step.key, plan.key, words) if given_up else None
+        return replace(said, outcome=found.outcome, warning=warning)
+
+    def _make(self, plan: EffectPlan, output: Any, *, holder: str) -> None:
         self._made[plan.key] = StoredEffect(
             status=EffectStatus.APPLIED,
             request_hash=plan.request_hash,

@@ -107,3 +107,10 @@ def _payload(
         return recorded.output, Source.RECORDED
     schema = workflow.signals.get(waiting.key)
     return ({} if schema is None else smallest_instance(schema)), Source.ASSUMED
+
+
+def assumption(answer: Answer) -> str:
+    """What is assumed with it, in words."""
+    if answer.kind == "decision":
+        return "it is approved"
+    return "the signal comes, with the least that its payload may be"

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 from orchestrator.conf import engine_settings
 from orchestrator.core.compiled import CompiledWorkflow, StepPlan
 from orchestrator.core.decision import Decision, Ref
-from orchestrator.core.effects import EffectPlan, EffectStatus, given_up_warning
+from orchestrator.core.effects import EffectPlan
 from orchestrator.core.endings import LastWords
 from orchestrator.core.errors import ErrorClass, StepError
 from orchestrator.core.outcomes import (
@@ -30,9 +29,18 @@ from orchestrator.core.simulating import Paper, Parked, Told
 from orchestrator.core.simulation_answers import Answers, Given
 from orchestrator.core.states import StepState
 from orchestrator.core.undo_steps import UNDO
-from orchestrator.engine import effects, ending
+from orchestrator.engine import effects, ending, paper_waits
 from orchestrator.engine.change import scope_of
-from orchestrator.engine.paper_bodies import Recorded, Said, Source, is_called, may_cost, say
+from orchestrator.engine.paper_bodies import (
+    Recorded,
+    Said,
+    Source,
+    assumption,
+    is_called,
+    may_cost,
+    say,
+)
+from orchestrator.engine.paper_rows import step_row
 from orchestrator.engine.paper_setting import PaperSetting
 from orchestrator.engine.paper_waits import Asked, Ended, end_of
 from orchestrator.engine.settle import output_of
@@ -40,8 +48,6 @@ from orchestrator.engine.values import Values
 from orchestrator.engine.work import Prepared, Work, checked, expand, prepare, step_context
 from orchestrator.executors.registry import get_executor
 from orchestrator.models.rows import RunRow, StepRow
-
-NO_ROW = UUID(int=0)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -180,34 +186,14 @@ class PaperRun:
         said = say(step, step_context(work), self._given(seen), recorded, self.workflow)
         seen.shown = said.shown
         if plan is not None:
-            said = self._with_effect(seen, plan, said)
+            said = self.setting.settled(seen.step, seen.name, plan, said, seen.assumed)
         return said
-
-    def _with_effect(self, seen: Seen, plan: EffectPlan, said: Said) -> Said:
-        """What the answer means for the effect, as live: made, not made, or in doubt."""
-        outcome = said.outcome
-        if isinstance(outcome, Succeeded):
-            holder = f"step {seen.name} of this simulation"
-            self.setting.make(plan, outcome.output, holder=holder)
-            return said
-        if not isinstance(outcome, Failed) or (outcome.error.details or {}).get("not_applied"):
-            return said
-        if effects.may_resend(seen.step):
-            return replace(said, in_doubt=plan.key)
-        if effects.can_look_up(seen.step):
-            seen.assumed.append(f"looking up {plan.key} says that it was not applied")
-            return said
-        found = effects.by_rule(plan.key, seen.step, outcome.error.message)
-        given_up = found.effect is not None and found.effect.status is EffectStatus.GIVEN_UP
-        words = outcome.error.message
-        warning = given_up_warning(seen.step.key, plan.key, words) if given_up else None
-        return replace(said, outcome=found.outcome, warning=warning)
 
     def _told(self, seen: Seen, said: Said) -> Told:
         seen.source, given = said.source, self._given(seen)
         seen.n_asked += 1
         if said.source is Source.ASSUMED:
-            seen.assumed.append(_assumption(said.outcome))
+            seen.assumed.append(assumption(said.outcome))
         if isinstance(said.outcome, Routed):
             seen.why = said.outcome.why
         if said.source in (Source.COMPUTED, Source.RECEIPT) and not is_called(seen.step):
@@ -300,7 +286,7 @@ class PaperRun:
         elif seen.shown:
             seen.decision = "nobody decides"
         if ended.source is Source.ASSUMED:
-            seen.assumed.append(_ending(ended.answer))
+            seen.assumed.append(paper_waits.assumption(ended.answer))
         config = seen.step.config
         outcome = get_executor(seen.step.type).resume(config, ended.answer, upstream=seen.input)
         return Told(outcome=checked(outcome, seen.step), seconds=ended.seconds)
@@ -429,41 +415,5 @@ class PaperRun:
     def _row(self, ref: Ref, row: Row) -> StepRow:
         step = self.workflow.steps[ref.position]
         items = self.items.get(ref.position if step.undoes is None else step.undoes, [])
-        return StepRow(
-            id=NO_ROW,
-            key=step.key,
-            scope=scope_of(ref.item),
-            position=ref.position,
-            index=ref.item,
-            state=row.state,
-            waiting_for=row.waiting_for,
-            waiting_key="",
-            attempt=row.attempt,
-            n_retries=row.n_retries,
-            n_lost=row.n_lost,
-            round=row.round,
-            fence=0,
-            input=None,
-            item=None if ref.item is None else items[ref.item],
-            previous=self.previous.get(ref),
-            timeout_at=None,
-            started_at=None,
-            worker="",
-            queue=step.queue,
-        )
-
-
-def _assumption(outcome: Outcome) -> str:
-    match outcome:
-        case Routed(routes=routes):
-            return f"the model chooses {', '.join(routes)}, the default"
-        case Succeeded():
-            return "it succeeds, with the least that its output may be"
-        case _:
-            return "it does not fail"
-
-
-def _ending(answer: Answer) -> str:
-    if answer.kind == "decision":
-        return "it is approved"
-    return "the signal comes, with the least that its payload may be"
+        item = None if ref.item is None else items[ref.item]
+        return step_row(step, ref, row, item=item, previous=self.previous.get(ref))
