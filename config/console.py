@@ -15,7 +15,8 @@ FIRST_PAGES = ("Run", "Workflow", "PeriodicTask")
 
 
 class Console(AdminSite):
-    """The admin site; its first page tells how many runs are under way, wait, and have failed."""
+    """The admin site; its first page tells how many runs are under way, wait, and have failed, and
+    how many alerts are open."""
 
     site_title = "Workflow orchestrator"
     site_header = "Durable workflow orchestrator"
@@ -38,5 +39,9 @@ class Console(AdminSite):
     ) -> TemplateResponse:
         """The first page, with the counts for those who may see runs."""
         may = request.user.has_perm("orchestrator.view_run")
-        context = {"overview": engine.overview() if may else None, **(extra_context or {})}
+        context = {
+            "overview": engine.overview() if may else None,
+            "may_see_alerts": request.user.has_perm("orchestrator.view_alert"),
+            **(extra_context or {}),
+        }
         return super().index(request, context)

@@ -27,6 +27,7 @@ class StateFilter(SimpleListFilter):
             ("open", "Not ended"),
             ("moving", "Under way, not waiting"),
             ("person", "Waiting for a person"),
+            ("review", "Waiting for a review"),
             ("failed_lately", "Failed, last 24 h"),
             *((str(state), state.replace("_", " ").capitalize()) for state in RunState),
         ]
@@ -43,6 +44,8 @@ class StateFilter(SimpleListFilter):
                 return queryset.filter(state__in=sorted(RUN_WORKING))
             case "person":
                 return queryset.filter(state=RunState.WAITING, waiting_for="person")
+            case "review":  # also while what a run did is being undone
+                return queryset.filter(waiting_for="review").exclude(state__in=RUN_TERMINAL)
             case "failed_lately":
                 return queryset.filter(engine.failed_lately())
             case state:

@@ -102,6 +102,8 @@ class Overview:
 
     running: int
     waiting_for_person: int
+    waiting_for_review: int
     waiting: int
     paused: int
     failed_lately: int
+    open_alerts: int

@@ -46,11 +46,13 @@ _HEAVY = ("input", "output", "previous", "item")
 _OVERVIEW = """
 SELECT count(*) FILTER (WHERE state IN ('pending', 'running', 'compensating')),
        count(*) FILTER (WHERE state = 'waiting' AND waiting_for = 'person'),
+       count(*) FILTER (WHERE waiting_for = 'review'),
        count(*) FILTER (WHERE state = 'waiting'),
        count(*) FILTER (WHERE state = 'paused'),
        (SELECT count(*) FROM orchestrator_run
          WHERE state IN ('failed', 'timed_out')
-           AND finished_at > orchestrator_now() - interval '24 hours')
+           AND finished_at > orchestrator_now() - interval '24 hours'),
+       (SELECT count(*) FROM orchestrator_alert WHERE closed_at IS NULL)
   FROM orchestrator_run
  WHERE state IN ('compensating', 'paused', 'pending', 'running', 'waiting')
 """
@@ -109,7 +111,8 @@ def database_now() -> datetime:
 
 
 def overview() -> Overview:
-    """How many runs are under way, wait, and have failed within 24 hours; one cheap query.
+    """How many runs are under way, wait, and have failed within 24 hours, and how many alerts are
+    open; one cheap query.
 
     Only open runs and those of the last day are looked at, each by an index.
     """
@@ -117,13 +120,15 @@ def overview() -> Overview:
         cursor.execute(_OVERVIEW)
         row = cursor.fetchone()
     assert row is not None
-    running, person, waiting, paused, failed = row
+    running, person, review, waiting, paused, failed, alerts = row
     return Overview(
         running=running,
         waiting_for_person=person,
+        waiting_for_review=review,
         waiting=waiting,
         paused=paused,
         failed_lately=failed,
+        open_alerts=alerts,
     )
 
 

@@ -14,15 +14,18 @@ MAX_FOUND = 500
 LETTER_DAYS = 7
 """A dead letter that nobody answered for so long is history, and no alert any more."""
 
-# Letters are counted by what an operator retries together; at most so many are looked at.
+# Letters are counted by what an operator retries together; at most so many are looked at. A run
+# that is over and wholly undone goes on no more: its letters ask nothing of anybody.
 _LETTERS = """
 SELECT tenant, workflow, service, reason, count(*), min(created_at), max(created_at),
        (array_agg(id ORDER BY id DESC))[1:%(shown)s],
        (array_agg(run_id::text ORDER BY id DESC))[1:%(shown)s]
-  FROM (SELECT * FROM orchestrator_deadletter
-         WHERE retried_at IS NULL AND settled_at IS NULL
-           AND reason NOT IN ('compensation', 'irreversible')
-           AND created_at > orchestrator_now() - make_interval(days => %(days)s)
+  FROM (SELECT d.* FROM orchestrator_deadletter d JOIN orchestrator_run r ON r.id = d.run_id
+         WHERE d.retried_at IS NULL AND d.settled_at IS NULL
+           AND d.reason NOT IN ('compensation', 'irreversible')
+           AND d.created_at > orchestrator_now() - make_interval(days => %(days)s)
+           AND NOT (r.compensation = 'full'
+                    AND r.state IN ('failed', 'cancelled', 'timed_out', 'completed'))
          LIMIT 20000) d
  GROUP BY tenant, workflow, service, reason ORDER BY max(id) DESC LIMIT %(limit)s
 """

@@ -10,6 +10,7 @@ from django.urls import reverse
 
 from orchestrator import engine
 from orchestrator.models import Event, Run
+from orchestrator.models.alert_rows import close_alert, open_alert
 from tests.desk.documents import document
 from tests.desk.world import Caller, published
 
@@ -32,6 +33,31 @@ def test_the_first_page_counts_what_matters(boss: Client, waiting: Run) -> None:
     assert "<b>1</b>waiting in all" in text
     assert "<b>0</b>waiting for a person" in text
     assert "Durable workflow orchestrator" in text
+
+
+def test_the_first_page_counts_reviews_and_open_alerts(boss: Client, waiting: Run) -> None:
+    Run.objects.filter(pk=waiting.pk).update(waiting_for="review")
+    for key in "ab":
+        open_alert("in_doubt", key, title="an effect is in doubt", detail={})
+    close_alert("in_doubt", "b")
+
+    text = page(boss, "index")
+
+    assert "<b>1</b>waiting for a review" in text
+    assert "<b>1</b>open alerts" in text
+    assert str(waiting.id) in listed(boss, state="review")
+
+
+def test_who_may_not_see_alerts_is_told_of_none(waiting: Run) -> None:
+    user = User.objects.create_user("looks", password="x", is_staff=True)
+    user.user_permissions.add(Permission.objects.get(codename="view_run"))
+    client = Client()
+    client.force_login(user)
+
+    text = page(client, "index")
+
+    assert "waiting in all" in text
+    assert "open alerts" not in text
 
 
 def test_runs_are_narrowed_by_state_workflow_and_tenant(

@@ -4,6 +4,7 @@ that each test fails without its guard."""
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,21 @@ def test_the_named_tests_exist(guard: Guard) -> None:
 def test_the_page_shows_the_list() -> None:
     page = (BASE_DIR / "docs" / "reliability.md").read_text()
     assert table() in page, "python -m tests.drill.guards prints the list for docs/reliability.md"
+
+
+PROMISE = re.compile(r'"((?:P\d+|\d\.\d)(?:-P\d+)?(?: (?:P\d+|\d\.\d))*)"')
+
+
+def test_every_promise_that_a_drill_names_stands_on_the_page() -> None:
+    page = (BASE_DIR / "docs" / "reliability.md").read_text()
+    table = page[page.index("## Promises") : page.index("## Guards")]
+    first = " ".join(line.split("|")[1] for line in table.splitlines() if line.startswith("| "))
+    kept = set(re.findall(r"P\d+-P\d+|P\d+|\d\.\d", first))
+
+    named: set[str] = set()
+    for file in (BASE_DIR / "tests" / "drill").glob("**/*.py"):
+        if not file.name.startswith("test_"):
+            named |= {one for found in PROMISE.findall(file.read_text()) for one in found.split()}
+
+    assert len(named) > 10
+    assert named <= kept

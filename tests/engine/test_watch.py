@@ -13,7 +13,7 @@ from django.db import connection
 
 from orchestrator import engine
 from orchestrator.authoring import Permanent
-from orchestrator.models import Alert, Duty, Run
+from orchestrator.models import Alert, DeadLetter, Duty, Run
 from orchestrator.ops import orphan_rules, watch
 from orchestrator.ops.watch import look_around, look_in_turn
 from orchestrator.tasks import tick
@@ -292,6 +292,17 @@ def test_a_dead_letter_of_last_week_is_no_alert_any_more(carrier: Carrier, turn_
     turn_time(8 * 86_400)
     look_around()
     assert (told("dead_letter"), closed()) == (set(), 1)
+
+
+def test_a_dead_letter_of_a_run_that_is_wholly_undone_asks_nothing_of_anybody(
+    carrier: Carrier,
+) -> None:
+    """It cannot be retried, and there is nothing left to do."""
+    undo = {"tool": "probe.count", "input": {"name": "undo"}}
+    run = ran(carrier, {"a": say(1, compensate=undo), "b": fail(needs=["a"])})
+    assert (Run.objects.get(pk=run.pk).compensation, DeadLetter.objects.count()) == ("full", 1)
+    look_around()
+    assert told("dead_letter") == set()
 
 
 def test_what_cannot_be_undone_is_told(carrier: Carrier) -> None:
