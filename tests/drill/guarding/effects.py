@@ -104,7 +104,7 @@ EFFECT_GUARDS = (
         cuts=(
             Cut(
                 "orchestrator/engine/effects.py",
-                "    if not may_resend(step):\n        return _by_rule(plan.key, step, reason)",
+                "    if not may_resend(step):\n        return by_rule(plan.key, step, reason)",
                 "    if not may_resend(step):\n        return Answered(outcome=outcome, effect="
                 "EffectEnd(key=plan.key, status=EffectStatus.NOT_APPLIED))",
             ),
