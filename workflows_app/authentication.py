@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 from django.contrib.auth.models import AbstractBaseUser, User
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication
 from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
 from rest_framework.request import Request
 
 from workflows_app.models import ApiToken, Membership, Tenant
-from workflows_app.models.token import hash_of
+from workflows_app.models.token import find_bearer
 from workflows_app.principal import ALL_SCOPES, Principal
 
 LONGEST_TOKEN = 200
-TOUCH_EVERY = timedelta(minutes=1)
 
 
 class BearerAuthentication(BaseAuthentication):
@@ -29,15 +26,16 @@ class BearerAuthentication(BaseAuthentication):
         if scheme.lower() != "bearer":
             return None
         secret = secret.strip()
-        token = _find(secret) if 0 < len(secret) <= LONGEST_TOKEN else None
+        token = find_bearer(secret) if 0 < len(secret) <= LONGEST_TOKEN else None
         if token is None:
             raise AuthenticationFailed(
                 "The token is unknown, expired or revoked; get a new one from your administrator.",
                 code="invalid_token",
             )
-        _note_use(token)
+        if token.is_stale:
+            ApiToken.objects.touch(token.pk)
         principal = Principal(
-            tenant=token.tenant_id,
+            tenant=token.tenant,
             actor=token.actor,
             roles=frozenset(token.roles),
             scopes=frozenset(token.scopes),
@@ -95,13 +93,3 @@ def _only_tenant(wanted: str | None) -> str | None:
     tenants = Tenant.objects.all() if wanted is None else Tenant.objects.filter(slug=wanted)
     slugs = list(tenants.values_list("slug", flat=True)[:2])
     return slugs[0] if len(slugs) == 1 else None
-
-
-def _find(secret: str) -> ApiToken | None:
-    return ApiToken.objects.valid().filter(digest=hash_of(secret)).first()
-
-
-def _note_use(token: ApiToken) -> None:
-    last = token.last_used_at
-    if last is None or datetime.now(UTC) - last > TOUCH_EVERY:
-        ApiToken.objects.touch(token.pk)

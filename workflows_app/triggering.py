@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
-
 from orchestrator import engine
 from orchestrator.core.definition import canonical_json
 from orchestrator.core.errors import InvalidRequest, NotFound
 from orchestrator.models import Run
 from workflows_app.errors import BadKey, KeyInFlight
-from workflows_app.models import StartKey, WorkflowVersion
+from workflows_app.models import StartKey, WorkflowVersion, start_rows
 from workflows_app.models.workflow import Workflow
 from workflows_app.principal import Principal
 from workflows_app.requests import StartBody
@@ -81,62 +79,92 @@ def start(
     none of these uses up the key. ``trigger`` is the type that the run shows.
     """
     fingerprint = hashlib.sha256(canonical_json(body)).hexdigest()
-    with engine.Unit("start_key"):
-        _take_lock(principal.tenant, name, key)
-        earlier = _earlier(principal.tenant, name, key)
-        if earlier is not None:
-            return _again(earlier, fingerprint)
-        wanted = StartBody.read(body)
-        answer = _begin(principal, name, wanted, trigger=trigger, traceparent=traceparent)
-        StartKey.objects.create(
-            tenant=principal.tenant,
-            workflow=name,
-            key=key,
-            fingerprint=fingerprint,
-            run_id=answer["instance_id"],
-            answer=answer,
-        )
+    place = (principal.tenant, name, key)
+    found = start_rows.look(*place, number=_number(body))
+    if found.earlier is not None:
+        return _again(found.earlier, fingerprint, place)
+    wanted = StartBody.read(body)
+    version = found.version or _unfound(principal.tenant, name, wanted.version)
+    newborn = _prepare(principal, name, wanted, version, trigger=trigger, traceparent=traceparent)
+    answer = _answer(newborn, name, version)
+    try:
+        if newborn.stands_alone:
+            taking = start_rows.taking(*place, fingerprint, newborn.run.id, answer)
+            with start_rows.refusals(key):
+                engine.start_prepared(newborn, beside=[taking])
+        else:
+            _start_locked(newborn, place, fingerprint, answer)
+    except start_rows.KeyUsed:
+        earlier = start_rows.look(*place, number=None).earlier
+        if earlier is None:  # and forgotten meanwhile
+            raise KeyInFlight(key) from None
+        return _again(earlier, fingerprint, place)
     return Started(answer=answer, replayed=False)
 
 
-def _take_lock(tenant: str, name: str, key: str) -> None:
-    """Hold the key until this transaction ends; whoever comes meanwhile is told to wait.
-
-    A statement of its own: the next one then sees what the holder before us committed.
-    """
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))",
-            [f"start\x1f{tenant}\x1f{name}\x1f{key}"],
+def _start_locked(
+    newborn: engine.Newborn, place: tuple[str, str, str], fingerprint: str, answer: dict[str, Any]
+) -> None:
+    """Run and key in a transaction: the caller's, or one for a run whose begin takes several
+    statements. The state in ``answer`` is what the run has come to by then."""
+    with engine.Unit("start_key"):
+        start_rows.take_lock(*place)
+        if start_rows.look(*place, number=None).earlier is not None:
+            raise start_rows.KeyUsed
+        run_id = engine.start_prepared(newborn)
+        answer["state"] = Run.objects.values_list("state", flat=True).get(pk=run_id)
+        tenant, name, key = place
+        StartKey.objects.create(
+            tenant=tenant,
+            workflow=name,
+            key=key,
+            fingerprint=fingerprint,
+            run_id=run_id,
+            answer=answer,
         )
-        row = cursor.fetchone()
-    if not row or not row[0]:
-        raise KeyInFlight(key)
 
 
-def _earlier(tenant: str, name: str, key: str) -> StartKey | None:
-    return StartKey.objects.filter(tenant=tenant, workflow=name, key=key).first()
-
-
-def _again(earlier: StartKey, fingerprint: str) -> Started:
+def _again(earlier: start_rows.Earlier, fingerprint: str, place: tuple[str, str, str]) -> Started:
     if earlier.fingerprint != fingerprint:
         raise InvalidRequest(
-            f"The key {earlier.key!r} has started {earlier.run_id} with another body: "
+            f"The key {place[2]!r} has started {earlier.run_id} with another body: "
             "use a new key for a new start.",
             code="idempotency_key_reused",
         )
     return Started(answer=earlier.answer, replayed=True)
 
 
-def _begin(
-    principal: Principal, name: str, body: StartBody, *, trigger: str, traceparent: str
-) -> dict[str, Any]:
-    version = live_version(principal.tenant, name, body.version)
+def _number(body: Any) -> int | None:
+    """The version that a body seems to ask for, before it is checked; None: the default."""
+    number = body.get("version") if isinstance(body, dict) else None
+    if not isinstance(number, int) or isinstance(number, bool):
+        return None
+    return number if 0 < number <= _MOST else None
+
+
+_MOST = 2_147_483_647
+
+
+def _unfound(tenant: str, name: str, number: int | None) -> start_rows.Version:
+    """Why there is no such version to start; or the one that was published this moment."""
+    version = live_version(tenant, name, number)
+    return start_rows.Version(version.number, version.blueprint_id)
+
+
+def _prepare(
+    principal: Principal,
+    name: str,
+    body: StartBody,
+    version: start_rows.Version,
+    *,
+    trigger: str,
+    traceparent: str,
+) -> engine.Newborn:
     if body.workflow_type not in (None, name):
         raise _bad_field("workflow_type", f"must be {name!r}, as in the address, or left out.")
-    run_id = engine.start_run(
+    return engine.prepare_start(
         tenant=principal.tenant,
-        blueprint=version.blueprint,
+        blueprint=version.blueprint_id,
         workflow=name,
         version=version.number,
         input=body.payload,
@@ -146,12 +174,15 @@ def _begin(
         trigger={"type": trigger},
         traceparent=traceparent,
     )
-    state = Run.objects.values_list("state", flat=True).get(pk=run_id)
+
+
+def _answer(newborn: engine.Newborn, name: str, version: start_rows.Version) -> dict[str, Any]:
+    run_id = newborn.run.id
     return {
         "instance_id": str(run_id),
         "workflow": name,
         "version": version.number,
-        "state": state,
+        "state": newborn.first_state,
         "status_url": f"/v1/workflows/{run_id}",
     }
 

@@ -8,6 +8,7 @@ through a port.
 from orchestrator.core.undo_steps import UNDO
 from orchestrator.crash import Unit, crash_point
 from orchestrator.engine.aliases import AliasPicture, model_aliases, set_model_alias
+from orchestrator.engine.births import Newborn
 from orchestrator.engine.blueprints import compiled, draft, pinned_digest, register_blueprint
 from orchestrator.engine.bulk import (
     MAX_BULK,
@@ -55,7 +56,7 @@ from orchestrator.engine.simulation_report import (
     Range,
     Simulation,
 )
-from orchestrator.engine.start import start_run
+from orchestrator.engine.start import prepare_start, start_prepared, start_run
 from orchestrator.engine.steps import Order, run_step
 from orchestrator.engine.undoing import tell_undone, undo_child
 
@@ -72,6 +73,7 @@ __all__ = [
     "Dispatcher",
     "InstalledParts",
     "LaneControl",
+    "Newborn",
     "Order",
     "Overview",
     "PaperApproval",
@@ -111,6 +113,7 @@ __all__ = [
     "pause_run",
     "picture",
     "pinned_digest",
+    "prepare_start",
     "register_blueprint",
     "release_hold",
     "repair_run",
@@ -126,6 +129,7 @@ __all__ = [
     "settle_letter",
     "simulate",
     "start_bulk",
+    "start_prepared",
     "start_run",
     "step_items",
     "tell_parent",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypedDict
@@ -21,6 +21,7 @@ from orchestrator.engine.change import Change
 from orchestrator.engine.settled import Settled
 from orchestrator.engine.values import Values
 from orchestrator.models import moves
+from orchestrator.models.direct import Call, is_free
 from orchestrator.models.rows import RunRow
 
 
@@ -70,6 +71,17 @@ class Newborn:
     decision: Decision
 
     @property
+    def first_state(self) -> str:
+        """What state the run is born in."""
+        return str(self.decision.run_state)
+
+    @property
+    def stands_alone(self) -> bool:
+        """Whether it can be written in a commit of its own: it is plain, and no transaction is
+        open."""
+        return self.is_plain and is_free()
+
+    @property
     def is_plain(self) -> bool:
         """Whether it can be written in one statement, without a transaction around it."""
         return self.decision.is_plain
@@ -85,11 +97,13 @@ def conceive(birth: Birth, workflow: CompiledWorkflow) -> Newborn:
     return Newborn(birth=birth, workflow=workflow, run=run, decision=decision)
 
 
-def deliver(newborn: Newborn) -> UUID:
-    """Write a plain run in a commit of its own and send its first messages; its id.
+def deliver(newborn: Newborn, beside: Sequence[Call] = ()) -> UUID:
+    """Write a plain run in a commit of its own, with what the caller writes ``beside`` it, and send
+    its first messages; its id.
 
     They are made while the database writes, and sent once it has committed."""
-    committed = moves.ask_begin(*_first(newborn, newborn.decision), **_limits(newborn))
+    first = _first(newborn, newborn.decision)
+    committed = moves.ask_begin(*first, **_limits(newborn), beside=beside)
     newborn.run.version = 1
     settled = Settled(
         run=newborn.run, workflow=newborn.workflow, dispatch=newborn.decision.dispatch

@@ -6,7 +6,7 @@ changes stand beside it in ``step_moves``, ``loops``, ``timer_rows``, ``attempts
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -165,10 +165,17 @@ def begin_run(
 
 
 def ask_begin(
-    run: RunRow, write: Write, *, context: Any, time_limit: timedelta, is_wall: bool
+    run: RunRow,
+    write: Write,
+    *,
+    context: Any,
+    time_limit: timedelta,
+    is_wall: bool,
+    beside: Sequence[direct.Call] = (),
 ) -> Callable[[], None]:
-    """As ``begin_run``, committing by itself: sends the statement, and gives what waits until it is
-    committed. That must be called, whatever happens meanwhile; no transaction may be open."""
+    """As ``begin_run``, committing by itself: sends the statement, behind those of the caller's own
+    in the same transaction, and gives what waits until it is committed. That must be called,
+    whatever happens meanwhile; no transaction may be open."""
     values: list[bytes | None] = [
         run.id.bytes,
         run.tenant.encode(),
@@ -192,7 +199,10 @@ def ask_begin(
         encoded(write.events),
     ]
     crash_point("begin:before")
-    asked = _BEGIN_ALONE.ask(values)
+    if beside:
+        asked: direct.Asked = direct.ask_together([*beside, (_BEGIN_ALONE, values)])
+    else:
+        asked = _BEGIN_ALONE.ask(values)
 
     def committed() -> None:
         asked.answer()

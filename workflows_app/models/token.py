@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import orjson
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from orchestrator.models.statements import fetch_prepared
 from workflows_app.models.tenant import Tenant
 
 MARK = "wf_"
@@ -63,6 +66,38 @@ class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
             prefix=secret[:SHOWN],
         )
         return token, secret
+
+
+@dataclass(frozen=True, slots=True)
+class Bearer:
+    """What authentication needs of a valid token. ``is_stale``: its use was last noted a minute
+    ago, or never."""
+
+    pk: int
+    tenant: str
+    actor: str
+    roles: list[str]
+    scopes: list[str]
+    is_stale: bool
+
+
+def find_bearer(secret: str) -> Bearer | None:
+    """The token of that secret, if it is neither revoked nor expired by the database's clock.
+
+    Found by its hash, so that comparing takes the same time for every wrong one."""
+    row = fetch_prepared(_BEARER, [hash_of(secret)])
+    if row is None:
+        return None
+    pk, tenant, actor, roles, scopes, is_stale = row
+    return Bearer(pk, tenant, actor, orjson.loads(roles), orjson.loads(scopes), is_stale)
+
+
+_BEARER = """
+SELECT id, tenant_id, actor, roles, scopes,
+       last_used_at IS NULL OR last_used_at < now() - interval '1 minute'
+  FROM workflows_app_apitoken
+ WHERE digest = %s AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
+"""
 
 
 class ApiToken(models.Model):

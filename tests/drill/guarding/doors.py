@@ -32,9 +32,9 @@ DOOR_GUARDS = (
         what="the same key and body find the first start",
         cuts=(
             Cut(
-                "workflows_app/triggering.py",
-                "earlier = _earlier(principal.tenant, name, key)",
-                "earlier: StartKey | None = None",
+                "workflows_app/models/start_rows.py",
+                "None if run_id is None else Earlier(fingerprint, run_id, orjson.loads(answer)),",
+                "None,",
             ),
         ),
         tests=(
@@ -47,9 +47,10 @@ DOOR_GUARDS = (
         what="of several starts with one key at once, one begins and the others hear to wait",
         cuts=(
             Cut(
-                "workflows_app/triggering.py",
-                "    if not row or not row[0]:\n",
-                "    if not row:\n",
+                "workflows_app/migrations/0002_take_start_key.py",
+                "    IF NOT pg_try_advisory_xact_lock(hashtextextended(\n"
+                "        concat_ws(chr(31), 'start', p_tenant, p_workflow, p_key), 0)) THEN",
+                "    IF false THEN",
             ),
         ),
         tests=("tests/api/test_wire.py::test_409_with_retry_after_while_the_key_is_in_flight",),
