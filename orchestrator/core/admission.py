@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from orchestrator.core.compiled import CompiledWorkflow, StepPlan
 from orchestrator.core.decision import Decision, Ref
@@ -13,7 +13,13 @@ MAX_QUEUED = 16
 """Messages of one run on their way at once; lanes take the rest as they go, and a claim that
 leaves few on their way sends for more."""
 FEW_QUEUED = 4
+COMPANY = 16
+"""Steps that one lane claims at once at most."""
+COMPANY_S = 0.01
+"""How long their bodies may take together, by what such bodies took before: others wait no longer
+for what a lane has in hand than they would for a short body."""
 _READY = int(Code.READY)
+_QUEUED = _READY | QUEUED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,17 +28,28 @@ class Lane:
 
     ``carried`` are the step keys that later messages of its canvas bring; no message is sent for
     those. ``shut`` are keys of gates: nothing behind one is claimed. ``takes_next`` is False when
-    the worker has to give its place to others, or when fusion is switched off.
+    the worker has to give its place to others, or when fusion is switched off. ``pace``: what a
+    body of a tool took here before, in seconds, by the tool's name; one that is not in it was
+    never seen.
     """
 
     queue: str
     takes_next: bool = True
     carried: Collection[str] = ()
     shut: frozenset[str] = frozenset()
+    pace: Mapping[str, float] = field(default_factory=dict)
 
     def may_claim(self, step: StepPlan) -> bool:
         """Whether the step is for this worker."""
         return step.queue == self.queue and (not self.shut or self.shut.isdisjoint(step.gates))
+
+    def seconds(self, step: StepPlan, ref: Ref) -> float | None:
+        """How long the body is likely to take; None: too long, or unknown, to be claimed with
+        others."""
+        if self.shut or not step.may_share or (step.for_each is not None and ref.item is None):
+            return None
+        usual = self.pace.get(step.tool)
+        return None if usual is None or usual > COMPANY_S / 2 else usual
 
 
 def admit(
@@ -45,30 +62,89 @@ def admit(
     equals the lane prefers what follows the step it just settled (``near``).
     """
     snapshot = decision.snapshot
-    if snapshot.paused and snapshot.undo is None:
-        return  # with a verdict nothing but compensations is READY
-    release_items(workflow, decision)
+    if not release(workflow, decision):
+        return
     queued = n_queued(snapshot)
-    free = workflow.max_parallel - snapshot.running - queued
-    if free <= 0:
-        return
-    waiting = _startable(workflow, snapshot, near)
-    if not waiting:
-        return
+    free = max(workflow.max_parallel - snapshot.running - queued, 0)
+    waiting = _startable(workflow, snapshot, near) if free else []
     if lane is not None and lane.takes_next:
-        claim = next((r for r in waiting if lane.may_claim(workflow.steps[r.position])), None)
-        if claim is not None:
-            waiting.remove(claim)
-            free -= 1
-            start(snapshot, claim)
-            decision.claim = claim
+        free -= _take(workflow, decision, lane, waiting, free)
+        queued = n_queued(snapshot) if decision.company else queued
+    if not waiting or free <= 0:
+        return
     carried = lane.carried if lane is not None else ()
-    for ref in waiting[: max(min(free, MAX_QUEUED - queued), 0)]:
+    for ref in waiting[: max(min(free, _n_messages(workflow, lane, waiting) - queued), 0)]:
         mark_queued(snapshot, ref)
         if ref.item is None and workflow.steps[ref.position].key in carried:
             decision.carried.append(ref)
         else:
             decision.dispatch.append(ref)
+
+
+def release(workflow: CompiledWorkflow, decision: Decision) -> bool:
+    """Let items go, if the run starts anything; whether it does."""
+    snapshot = decision.snapshot
+    if snapshot.paused and snapshot.undo is None:
+        return False  # with a verdict nothing but compensations is READY
+    release_items(workflow, decision)
+    return True
+
+
+def _take(
+    workflow: CompiledWorkflow, decision: Decision, lane: Lane, waiting: list[Ref], free: int
+) -> int:
+    """The lane claims the first that is for it and, while bodies are known to be short, those that
+    follow; they are taken out of ``waiting``. How many of the ``free`` places that takes: what a
+    message is on its way for has its place, and is taken last."""
+    steps, snapshot = workflow.steps, decision.snapshot
+    mine = [ref for ref in waiting if lane.may_claim(steps[ref.position])] if free else []
+    chosen = _together(workflow, lane, mine[:free])
+    took = len(chosen)
+    if took == len(mine) and lane.pace:
+        chosen = _together(workflow, lane, [*chosen, *_on_their_way(workflow, snapshot, lane)])
+    for ref in chosen:
+        start(snapshot, ref)
+    if chosen:
+        waiting[:] = [ref for ref in waiting if ref not in chosen[:took]]
+        decision.claim, decision.company = chosen[0], chosen[1:]
+    return took
+
+
+def _together(workflow: CompiledWorkflow, lane: Lane, refs: Sequence[Ref]) -> list[Ref]:
+    """The first, and what may be claimed with it."""
+    chosen: list[Ref] = []
+    left = COMPANY_S
+    for ref in refs[:COMPANY]:
+        usual = lane.seconds(workflow.steps[ref.position], ref)
+        if usual is None or usual > left:
+            break
+        chosen.append(ref)
+        left -= usual
+    return chosen or list(refs[:1])
+
+
+def _on_their_way(workflow: CompiledWorkflow, snapshot: Snapshot, lane: Lane) -> list[Ref]:
+    """Short work of this queue that a message is on its way for: done before that comes, it costs
+    the one who gets the message a look."""
+    refs = [Ref(position) for position in _with_code(snapshot.codes, _QUEUED)]
+    for position, loop in snapshot.loops.items():
+        refs.extend(Ref(position, index) for index in loop.queued)
+    steps = workflow.steps
+    return [
+        ref
+        for ref in refs
+        if lane.may_claim(steps[ref.position])
+        and lane.seconds(steps[ref.position], ref) is not None
+    ]
+
+
+def _n_messages(workflow: CompiledWorkflow, lane: Lane | None, waiting: Sequence[Ref]) -> int:
+    """How many messages shall be on their way: one brings a worker for a whole company."""
+    if lane is None or not lane.pace:
+        return MAX_QUEUED
+    steps = workflow.steps
+    brief = sum(lane.seconds(steps[ref.position], ref) is not None for ref in waiting)
+    return min(MAX_QUEUED, len(waiting) - brief + -(-brief // COMPANY))
 
 
 def _startable(workflow: CompiledWorkflow, snapshot: Snapshot, near: int | None) -> list[Ref]:
@@ -162,6 +238,20 @@ def start(snapshot: Snapshot, ref: Ref) -> None:
         (loop.ready if ref.item in loop.ready else loop.queued).remove(ref.item)
         loop.running += 1
     snapshot.running += 1
+
+
+def disband(decision: Decision, refs: Collection[Ref]) -> None:
+    """These are not claimed in company after all: they are READY, and hold no place."""
+    snapshot = decision.snapshot
+    for ref in refs:
+        decision.company.remove(ref)
+        snapshot.running -= 1
+        if ref.item is None:
+            snapshot.codes[ref.position] = Code.READY
+        else:
+            loop = snapshot.loops[ref.position]
+            loop.running -= 1
+            loop.ready.append(ref.item)
 
 
 def mark_queued(snapshot: Snapshot, ref: Ref) -> None:

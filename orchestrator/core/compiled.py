@@ -13,6 +13,9 @@ from typing import Any
 from orchestrator.core.expressions import Program, Template
 from orchestrator.core.policies import Retry
 
+SHARED_TIMEOUT_S = 5.0
+"""A step that may take less is claimed by itself: its time runs from the claim on."""
+
 
 class On(IntEnum):
     """Which end of the source step an edge follows."""
@@ -125,6 +128,25 @@ class StepPlan:
     def is_plain_body(self) -> bool:
         """Whether starting it is a mere claim: a body without effect, loop or wait."""
         return self.type in ("tool", "agent") and self.for_each is None and self.effect_key is None
+
+    @property
+    def may_share(self) -> bool:
+        """Whether a worker may claim it together with others: a tool's body, or an item's, without
+        effect, rounds, or a service that can be shut off, and in no hurry."""
+        return (
+            self.type == "tool"
+            and self.effect_key is None
+            and self.repeat is None
+            and self.undoes is None
+            and not self.breaker
+            and not self.gates
+            and self.timeout_s >= SHARED_TIMEOUT_S
+        )
+
+    @property
+    def tool(self) -> str:
+        """The name of the tool that it calls; empty when it calls none."""
+        return str(self.config.get("tool", ""))
 
     @property
     def is_decision(self) -> bool:

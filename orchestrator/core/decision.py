@@ -52,7 +52,8 @@ class Decision:
     """Everything one fact leads to. Applied in one transaction, or not at all.
 
     ``ready``: steps and items that became READY (rows to insert, or items to release);
-    ``claim``: the one the worker at hand takes at once; ``dispatch``: those to send a message
+    ``claim``: the one the worker at hand takes at once, ``company``: those that it takes with it,
+    to run after it; ``dispatch``: those to send a message
     for; ``carried``: READY ones a canvas of the worker's own message brings;
     ``covers``: (owner, fallback) pairs whose fallback's output now stands for the owner's;
     ``failed``: steps that failed without running (condition errors), with their errors;
@@ -76,6 +77,7 @@ class Decision:
     subject: Subject | None = None
     ready: list[Ref] = field(default_factory=list)
     claim: Ref | None = None
+    company: list[Ref] = field(default_factory=list)
     dispatch: list[Ref] = field(default_factory=list)
     carried: list[Ref] = field(default_factory=list)
     covers: list[tuple[int, int]] = field(default_factory=list)
@@ -104,6 +106,13 @@ class Decision:
             self.events[0].payload["asked"] = self.asked
             self.asked = {}
 
+    def absorb(self, later: Decision) -> None:
+        """Go on with what the next fact led to; both lead on (``leads_on``)."""
+        self.snapshot = later.snapshot
+        self.ready += later.ready
+        self.loops_done += later.loops_done
+        self.events += later.events
+
     @property
     def ended(self) -> bool:
         """Whether the run is over with this decision."""
@@ -123,6 +132,18 @@ class Decision:
     def is_simple(self) -> bool:
         """Whether it is plain but for the end of the run, which one statement can write too as
         long as nobody has to be told."""
+        return (
+            self.leads_on
+            and not self.loops_done
+            and not any(
+                ref.item is not None for ref in (*self.ready, *self.dispatch, *self.company)
+            )
+        )
+
+    @property
+    def leads_on(self) -> bool:
+        """Whether it is no more than the end of one step, what became READY by it, and perhaps the
+        end of a for_each."""
         subject = self.subject
         return not (
             self.covers
@@ -131,7 +152,6 @@ class Decision:
             or self.excused
             or self.cancelled
             or self.cancel_items
-            or self.loops_done
             or self.undoing
             or self.undone
             or self.kept
@@ -141,5 +161,4 @@ class Decision:
             or self.loops_again
             or (subject is not None and (subject.wake_after is not None or subject.again))
             or (subject is not None and subject.loop_total is not None)
-            or any(ref.item is not None for ref in (*self.ready, *self.dispatch))
         )

@@ -36,6 +36,10 @@ def storable(text: str) -> str:
     return shortened.encode("utf-8", "replace").decode()
 
 
+CLAIMED_WITH = "claimed_with"
+"""In the details of a lost worker's error: with how many others the step was claimed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepError:
     """What went wrong in one attempt; stored on the step and shown to people.
@@ -46,6 +50,13 @@ class StepError:
     error_class: ErrorClass
     message: str
     details: dict[str, Any] | None = None
+
+    @property
+    def names_the_lost(self) -> bool:
+        """Whether a worker was lost with this step alone in its hands: of several, nobody knows
+        which body it was at, and none is blamed."""
+        alone = not (self.details or {}).get(CLAIMED_WITH)
+        return self.error_class is ErrorClass.WORKER_LOST and alone
 
     def as_json(self) -> dict[str, Any]:
         """The shape stored in rows and events: ``{class, message[, details]}``."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from orchestrator.core.errors import StepError
+from orchestrator.core.errors import ErrorClass, StepError
 
 MAX_WISH_S = 366 * 86_400.0
 WaitKind = Literal["person", "signal", "timer", "child", "service", "budget", "review"]
@@ -43,6 +43,11 @@ class Failed:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "retry_after", _wish(self.retry_after))
+
+    @property
+    def uses_a_retry(self) -> bool:
+        """Whether trying again counts among the step's ``max_retries``."""
+        return self.error.error_class is not ErrorClass.WORKER_LOST
 
 
 def _wish(value: object) -> float | None:

@@ -7,6 +7,7 @@ in as values.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from orchestrator.core import admission, settling, standing, undoing
@@ -42,8 +43,12 @@ def _concluded(turn: Turn, lane: Lane | None = None, *, near: int | None = None)
     return decision
 
 
-def claim(workflow: CompiledWorkflow, snapshot: Snapshot, ref: Ref) -> Decision | None:
-    """A worker asks for this step; None when it is not READY or the run starts nothing now."""
+def claim(
+    workflow: CompiledWorkflow, snapshot: Snapshot, ref: Ref, *, lane: Lane | None = None
+) -> Decision | None:
+    """A worker asks for this step; None when it is not READY or the run starts nothing now.
+
+    A ``lane`` that takes nothing tells how many messages are worth sending for the rest."""
     undoes = workflow.steps[ref.position].undoes is not None
     halted = snapshot.paused or snapshot.verdict is not None or snapshot.undo is not None
     if (halted and not undoes) or not _is_ready(snapshot, ref):
@@ -54,7 +59,7 @@ def claim(workflow: CompiledWorkflow, snapshot: Snapshot, ref: Ref) -> Decision 
     if decision.snapshot.running > workflow.max_parallel:
         return None
     if admission.n_queued(decision.snapshot) < admission.FEW_QUEUED:
-        admission.admit(workflow, decision, None)
+        admission.admit(workflow, decision, lane)
     decision.claim = ref
     return decision
 
@@ -87,6 +92,65 @@ def settle(
         standing.stand(turn)
         return turn.decision
     return _concluded(turn, lane, near=fact.ref.position)
+
+
+def settle_many(
+    workflow: CompiledWorkflow,
+    snapshot: Snapshot,
+    facts: Iterable[Fact],
+    conditions: Conditions,
+    *,
+    lane: Lane | None = None,
+) -> tuple[Decision, list[Subject]] | None:
+    """Answers of bodies that were claimed together: what settling one after the other leads to, as
+    one decision, with each one's move. It chooses once, at the end, what starts.
+
+    Covers as many of the facts, from the first on, as end plainly; those after that are settled
+    by themselves. None: not even the first. The fences are proved by the caller.
+    """
+    merged: Decision | None = None
+    subjects: list[Subject] = []
+    for fact in facts:
+        one = _settle_plainly(workflow, merged.snapshot if merged else snapshot, fact, conditions)
+        if one is None or one.subject is None:
+            break
+        one.record_asked()
+        subjects.append(one.subject)
+        if merged is None:
+            merged = one
+        else:
+            merged.absorb(one)
+        if merged.loops_done:
+            break
+    if merged is None:
+        return None
+    merged.subject = None
+    turn = Turn(workflow, merged.snapshot, conditions, into=merged)
+    if not merged.loops_done:  # else ``close_loop`` follows, and chooses what starts
+        admission.admit(workflow, merged, lane, near=subjects[-1].ref.position)
+    standing.stand(turn)
+    return merged, subjects
+
+
+def _settle_plainly(
+    workflow: CompiledWorkflow, snapshot: Snapshot, fact: Fact, conditions: Conditions
+) -> Decision | None:
+    """One of many; None when it leads to more than successors."""
+    if snapshot.verdict is not None or snapshot.undo is not None:
+        return None
+    turn = Turn(workflow, snapshot, conditions)
+    settling.leave(turn, fact.ref, fact.waited_for)
+    step = workflow.steps[fact.ref.position]
+    move = settling.next_move(turn, step, fact)
+    if fact.ref.item is None:
+        settling.move_step(turn, step, fact.ref, move)
+    else:
+        settling.move_item(turn, step, fact.ref, move)
+    if not turn.decision.leads_on or turn.snapshot.verdict is not None:
+        return None
+    if not turn.decision.loops_done:
+        admission.release(workflow, turn.decision)
+    return turn.decision
 
 
 def close_loop(

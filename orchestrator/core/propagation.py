@@ -61,13 +61,19 @@ class Turn:
     """One fact being worked through."""
 
     def __init__(
-        self, workflow: CompiledWorkflow, snapshot: Snapshot, conditions: Conditions
+        self,
+        workflow: CompiledWorkflow,
+        snapshot: Snapshot,
+        conditions: Conditions,
+        *,
+        into: Decision | None = None,
     ) -> None:
+        """``into``: go on with this decision, and with its own snapshot."""
         self.workflow = workflow
-        self.snapshot = snapshot.copy()
+        self.snapshot = snapshot.copy() if into is None else into.snapshot
         self.snapshot.reach(len(workflow.steps))
         self.conditions = conditions
-        self.decision = Decision(snapshot=self.snapshot)
+        self.decision = Decision(snapshot=self.snapshot) if into is None else into
         self._touched: list[int] = []
         conditions.see(self.snapshot)
 

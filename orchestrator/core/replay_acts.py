@@ -13,7 +13,7 @@ from orchestrator.core.replay_facts import EFFECT_ENDS, Settled, diverge, main_l
 from orchestrator.core.replay_log import Recorded
 from orchestrator.core.replay_machine import Replay
 from orchestrator.core.replay_rows import SECOND, Row
-from orchestrator.core.settling import Expanded, Fact
+from orchestrator.core.settling import Expanded, Fact, NotBegun
 from orchestrator.core.states import RunState, StepState
 
 _ROUNDING = SECOND // 1000
@@ -64,8 +64,26 @@ def _park(replay: Replay, head: Recorded) -> None:
     replay.follow(decision, waiting_for="service")
 
 
+def _ready(replay: Replay, head: Recorded) -> None:
+    """A gate let a step through, or a worker gave back what it had not begun."""
+    if head.payload.get("given_back"):
+        _give_back(replay, head)
+    else:
+        _let_go(replay, head)
+
+
+def _give_back(replay: Replay, head: Recorded) -> None:
+    ref = replay.ref(head)
+    row = replay.row(head, ref)
+    if row.state is not StepState.RUNNING:
+        diverge(head, f"nothing given back: {head.step} is {row.state}", head)
+    fact = Fact(ref=ref, outcome=NotBegun())
+    decision = planning.settle(replay.workflow, replay.snapshot, fact, replay.conditions)
+    row.attempt -= 1
+    replay.follow(decision)
+
+
 def _let_go(replay: Replay, head: Recorded) -> None:
-    """A gate let a step through."""
     ref, key = replay.ref(head), head.payload.get("gate", "")
     decision = planning.let_go(replay.workflow, replay.snapshot, ref, key)
     if decision is None:
@@ -214,7 +232,7 @@ def _time_out(replay: Replay, head: Recorded) -> None:
 
 ACTS: dict[str, Callable[[Replay, Recorded], None]] = {
     "run.started": _begin,
-    "step.ready": _let_go,
+    "step.ready": _ready,
     "step.started": _claim,
     "timer.fired": _fire,
     "child.finished": _end_wait,

@@ -53,9 +53,8 @@ class Settled:
 
     @property
     def lost(self) -> bool:
-        """Whether the attempt's worker was lost."""
-        failed = self.outcome if isinstance(self.outcome, Failed) else None
-        return failed is not None and failed.error.error_class is ErrorClass.WORKER_LOST
+        """Whether the attempt's worker was lost, and by this step."""
+        return isinstance(self.outcome, Failed) and self.outcome.error.names_the_lost
 
 
 def main_line(log: Log, n_before: int) -> tuple[Recorded, int, list[Recorded]]:

@@ -16,6 +16,7 @@ _OPEN_ITEM = frozenset({_S.BLOCKED, _S.READY, _S.RETRYING, _S.WAITING})
 _CUT_OFF = _OPEN_ITEM | {_S.RUNNING}
 _LOOPS_AGAIN = frozenset({_S.FAILED, _S.TIMED_OUT, _S.CANCELLED, _S.BLOCKED})
 _SAGA = frozenset({_S.COMPLETED, _S.COMPENSATING})
+_TRIED_AGAIN = frozenset({_S.RETRYING, _S.READY})
 _EXCUSED = frozenset({_S.FAILED, _S.TIMED_OUT, _S.BLOCKED})
 
 
@@ -99,7 +100,7 @@ class Rows:
             row.round, row.n_retries = row.round + 1, 0
         elif lost:
             row.n_lost += 1
-        elif isinstance(outcome, Failed) and subject.to in (StepState.RETRYING, StepState.READY):
+        elif isinstance(outcome, Failed) and outcome.uses_a_retry and subject.to in _TRIED_AGAIN:
             row.n_retries += 1
         if subject.wake_after is not None:
             row.due = at + round(subject.wake_after * SECOND)

@@ -34,6 +34,12 @@ class Expanded:
     only: tuple[int, ...] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class NotBegun:
+    """The worker gives back what it had claimed in company: the body did not begin, and the claim
+    does not count as an attempt."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
     """What one attempt answered, with the numbers that retry and repeat need.
@@ -44,7 +50,7 @@ class Fact:
     """
 
     ref: Ref
-    outcome: Outcome | Expanded
+    outcome: Outcome | Expanded | NotBegun
     waited_for: str = ""
     n_retries: int = 0
     n_lost: int = 0
@@ -91,11 +97,16 @@ class _Loop:
 
 
 @dataclass(frozen=True, slots=True)
+class _Back:
+    """Never begun: READY as before."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Stop:
     """The run is ending: the step would wait, or spread out, and is cancelled instead."""
 
 
-Move = _Done | _Again | _Retry | _GiveUp | _Park | _Loop | _Stop
+Move = _Done | _Again | _Retry | _GiveUp | _Park | _Loop | _Back | _Stop
 
 
 def leave(turn: Turn, ref: Ref, waited_for: str) -> None:
@@ -135,7 +146,7 @@ def next_move(turn: Turn, step: StepPlan, fact: Fact) -> Move:
             return _Done(ends_run=outcome.outcome)
         case Failed():
             return _after_failure(turn, step, fact, outcome)
-        case Waiting() | StartChild() | UndoChildren() | Expanded():
+        case Waiting() | StartChild() | UndoChildren() | Expanded() | NotBegun():
             return _stay(turn, step, fact.ref, outcome)
         case _:
             assert_never(outcome)
@@ -145,7 +156,7 @@ def _stay(
     turn: Turn,
     step: StepPlan,
     ref: Ref,
-    outcome: Waiting | StartChild | UndoChildren | Expanded,
+    outcome: Waiting | StartChild | UndoChildren | Expanded | NotBegun,
 ) -> Move:
     """Not done, and no body runs: the step waits, or its items do the work."""
     if isinstance(outcome, Expanded):
@@ -162,6 +173,8 @@ def _stay(
             return _Park("child", f"child workflow {outcome.name} is undone")
         case Expanded():
             return _Loop(outcome.total, outcome.only)
+        case NotBegun():
+            return _Back()
 
 
 def _after_success(turn: Turn, step: StepPlan, fact: Fact, output: Any) -> Move:
@@ -225,7 +238,7 @@ def move_step(turn: Turn, step: StepPlan, ref: Ref, move: Move) -> None:
     match move:
         case _Done():
             _finish_step(turn, step, ref, move)
-        case _Again() | _Retry() | _Park():
+        case _Again() | _Retry() | _Park() | _Back():
             turn.assign(position, _postpone(turn, subject, move))
         case _GiveUp():
             turn.give_up(position, move.error, timed_out=move.timed_out)
@@ -260,7 +273,7 @@ def _finish_step(turn: Turn, step: StepPlan, ref: Ref, move: _Done) -> None:
     turn.drain(Verdict(RunState.COMPLETED, outcome=move.ends_run, step=step.key))
 
 
-def _postpone(turn: Turn, subject: Subject, move: _Again | _Retry | _Park) -> Code:
+def _postpone(turn: Turn, subject: Subject, move: _Again | _Retry | _Park | _Back) -> Code:
     """Not done yet: the code that the step has meanwhile. READY: it may run at once."""
     match move:
         case _Again():
@@ -273,6 +286,10 @@ def _postpone(turn: Turn, subject: Subject, move: _Again | _Retry | _Park) -> Co
             subject.to = StepState.WAITING
             turn.emit("step.waiting", subject.ref, waiting_for=move.kind, why=move.why)
             return WAIT_CODES[move.kind]
+        case _Back():
+            subject.to = StepState.READY
+            turn.emit("step.ready", subject.ref, given_back=True)
+            return Code.READY
 
 
 def move_item(turn: Turn, step: StepPlan, ref: Ref, move: Move) -> None:
@@ -289,7 +306,7 @@ def move_item(turn: Turn, step: StepPlan, ref: Ref, move: Move) -> None:
             )
             if move.ends_run:
                 turn.drain(Verdict(RunState.COMPLETED, outcome=move.ends_run, step=step.key))
-        case _Again() | _Retry() | _Park():
+        case _Again() | _Retry() | _Park() | _Back():
             _count_item(loop, ref, _postpone(turn, subject, move))
         case _GiveUp():
             loop.failed += 1

@@ -24,7 +24,7 @@ def plain_move(change: Change, end: dict[str, Any] | None) -> Advance | PassOn |
     READY by it (``change.claim_row`` is then its row, as the claim is about to write it), or a
     message goes out for that one step, or the run completes. ``end``: what the run's row gets then.
     """
-    if not (_settles_plainly(change) and direct.is_free()):
+    if change.company or not (_settles_plainly(change) and direct.is_free()):
         return None
     if end is not None:
         return _as_finish(change, end) if _completes(change, end) else None

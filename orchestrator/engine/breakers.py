@@ -20,7 +20,7 @@ from orchestrator.core.compiled import StepPlan
 from orchestrator.core.errors import ErrorClass, StepError
 from orchestrator.core.gates import gate_key, retries_key
 from orchestrator.core.outcomes import Failed, Outcome, StartChild, Waiting
-from orchestrator.core.settling import Expanded
+from orchestrator.core.settling import Expanded, NotBegun
 from orchestrator.crash import Unit
 from orchestrator.engine.gates import cache
 from orchestrator.models import breaker_rows, gate_rows
@@ -69,7 +69,9 @@ class Tallies:
 tallies = Tallies()
 
 
-def note(step: StepPlan, row: StepRow, outcome: Outcome | Expanded, *, tenant: str) -> None:
+def note(
+    step: StepPlan, row: StepRow, outcome: Outcome | Expanded | NotBegun, *, tenant: str
+) -> None:
     """Tell the breaker of the step's service how an attempt ended; call after its commit.
 
     ``row`` is the step as it ran, for ``tenant``. A database that is away costs the breaker this

@@ -15,6 +15,16 @@ from orchestrator.engine.work import Prepared
 from orchestrator.models.rows import RunRow, StepRow
 
 
+@dataclass(slots=True)
+class Claimed:
+    """A step that is claimed in company: its row, where it has one already, and what was worked
+    out for it."""
+
+    ref: Ref
+    row: StepRow | None
+    prepared: Prepared
+
+
 @dataclass(slots=True, kw_only=True)
 class Change:
     """A decision on its way into the rows.
@@ -22,7 +32,9 @@ class Change:
     ``subject``: the step's move as documented in sql/apply.sql (filled by the caller, who knows
     its row). ``claim_row`` is the claimed step's row when it has one already, ``prepared`` what
     was worked out for it. ``actor`` signs the events. ``child_id``: the child run that the step
-    starts. ``passed``: the limited gate that lets the claimed step through.
+    starts. ``passed``: the limited gate that lets the claimed step through. ``settled``: moves of
+    several steps that one worker settles at once, instead of ``subject`` (sql/company.sql);
+    ``company``: what is claimed beside ``claim_row``.
     """
 
     run: RunRow
@@ -36,6 +48,8 @@ class Change:
     posted: list[int] = field(default_factory=list)
     asked_at: float = 0.0
     passed: str = ""
+    settled: list[dict[str, Any]] = field(default_factory=list)
+    company: list[Claimed] = field(default_factory=list)
 
 
 def scope_of(index: int | None) -> str:
@@ -50,11 +64,13 @@ def name_of(workflow: CompiledWorkflow, ref: Ref) -> str:
 
 def new_rows(change: Change) -> list[dict[str, Any]]:
     """Rows of plain steps that became READY (the one claimed at once is written by the claim)."""
-    on_the_way = {*change.decision.dispatch, *change.decision.carried}
+    decision = change.decision
+    on_the_way = {*decision.dispatch, *decision.carried}
+    claimed = {decision.claim, *decision.company}
     return [
         row_of(change, ref) | {"queued": ref in on_the_way}
-        for ref in change.decision.ready
-        if ref.item is None and ref != change.decision.claim
+        for ref in decision.ready
+        if ref.item is None and ref not in claimed
     ]
 
 
@@ -97,6 +113,21 @@ def claim_of(change: Change) -> dict[str, Any] | None:
         return claim | {"id": str(change.claim_row.id), "fence": change.claim_row.fence}
     change.claim_row = fresh_row(change, ref, prepared)
     return claim | row_of(change, ref) | {"id": str(change.claim_row.id), "new": True}
+
+
+def company_of(change: Change) -> list[dict[str, Any]]:
+    """What is claimed with it, as sql/company.sql says; sets the rows of new steps."""
+    company = []
+    for one in change.company:
+        step = change.workflow.steps[one.ref.position]
+        claim = {"timeout_s": step.timeout_s, "input": one.prepared.input}
+        if one.row is not None:
+            company.append(claim | {"id": str(one.row.id), "fence": one.row.fence})
+            continue
+        one.row = fresh_row(change, one.ref, one.prepared)
+        new = row_of(change, one.ref) | {"id": str(one.row.id), "new": True}
+        company.append(claim | new)
+    return company
 
 
 def fresh_row(change: Change, ref: Ref, prepared: Prepared) -> StepRow:
@@ -144,4 +175,7 @@ def events_of(change: Change) -> list[tuple[str, str, dict[str, Any], str]]:
         if intent is not None and intent.course is Course.CALL:
             shown = {"key": intent.key, "tool": intent.tool}
             lines.append(("effect.intended", name, shown, change.actor))
+    for one in change.company:
+        payload = {"attempt": 1 if one.row is None else one.row.attempt + 1}
+        lines.append(("step.started", name_of(change.workflow, one.ref), payload, change.actor))
     return lines

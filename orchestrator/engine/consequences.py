@@ -8,7 +8,7 @@ from typing import Any
 from orchestrator.core.decision import Subject
 from orchestrator.core.errors import ErrorClass
 from orchestrator.core.outcomes import Failed, Outcome, StartChild, UndoChildren, Waiting
-from orchestrator.core.settling import Expanded
+from orchestrator.core.settling import Expanded, NotBegun
 from orchestrator.core.states import StepState
 from orchestrator.engine import children
 from orchestrator.engine.change import Change
@@ -23,7 +23,7 @@ _ENDS = frozenset({StepState.FAILED, StepState.TIMED_OUT, StepState.SKIPPED})
 def write_consequences(
     change: Change,
     row: StepRow,
-    outcome: Outcome | Expanded,
+    outcome: Outcome | Expanded | NotBegun,
     settled: Settled,
     *,
     lost: bool,
@@ -54,7 +54,7 @@ def wait_alone(change: Change, outcome: Waiting) -> None:
 
 
 def _begin_wait(
-    change: Change, row: StepRow, outcome: Outcome | Expanded, settled: Settled
+    change: Change, row: StepRow, outcome: Outcome | Expanded | NotBegun, settled: Settled
 ) -> None:
     match outcome:
         case Waiting(due=due) if due is not None:
@@ -76,7 +76,8 @@ def _record_failure(
 ) -> None:
     error = outcome.error.as_json()
     if row.state == StepState.RUNNING:
-        word = "worker_lost" if lost else str(subject.to)
+        is_loss = outcome.error.error_class is ErrorClass.WORKER_LOST
+        word = "worker_lost" if is_loss else str(subject.to)
         word = "in_doubt" if subject.to is StepState.WAITING else word
         attempts.record_attempt(row, outcome=word, error=error)
     if subject.to not in _ENDS or outcome.error.error_class in _NO_DEAD_LETTER:

@@ -12,7 +12,10 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 from uuid import UUID
 
 from django.db import DatabaseError, connection
@@ -23,6 +26,17 @@ from orchestrator.models import step_moves
 logger = logging.getLogger(__name__)
 
 GRACE_S = 5.0
+LOOK_S = 0.1
+"""How often the thread looks whether a lane is stuck in one body with others in hand."""
+_NEVER = float("inf")
+
+
+class Stuck(Protocol):
+    """What a lane has in hand."""
+
+    def give_back_if_stuck(self) -> None:
+        """Give back what has not begun, when a body takes too long."""
+        ...
 
 
 @dataclass(slots=True)
@@ -59,6 +73,8 @@ class LeaseKeeper:
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._pid = 0
+        self._hands: set[Stuck] = set()
+        self._last_hand_at = -_NEVER
         self.may_exit = False
 
     def holding(self, step_id: UUID, fence: int, *, timeout_s: float, since: float) -> _Holding:
@@ -77,6 +93,45 @@ class LeaseKeeper:
         with self._lock:
             self._held.pop(step_id, None)
 
+    @contextmanager
+    def holding_many(
+        self, held: Sequence[tuple[UUID, int]], hand: Stuck, *, since: float
+    ) -> Iterator[None]:
+        """Keep the leases ``(step id, fence)`` of all that one lane has in hand, and look after the
+        ``hand``. Their time limits count from ``begins`` on."""
+        self._ensure_thread()
+        with self._lock:
+            self._held.update({i: _Held(fence, _NEVER, since) for i, fence in held})
+            self._hands.add(hand)
+            slept = time.monotonic() - self._last_hand_at > self._interval
+            self._last_hand_at = time.monotonic()
+        if slept:
+            self._wake.set()
+        try:
+            yield
+        finally:
+            self.drop([step_id for step_id, _ in held])
+            with self._lock:
+                self._hands.discard(hand)
+
+    def begins(self, step_id: UUID, timeout_s: float) -> None:
+        """The body of one of them begins."""
+        with self._lock:
+            if step_id in self._held:
+                self._held[step_id].over_at = time.monotonic() + timeout_s
+
+    def ended(self, step_id: UUID) -> None:
+        """It is over, and not settled yet."""
+        with self._lock:
+            if step_id in self._held:
+                self._held[step_id].over_at = _NEVER
+
+    def drop(self, step_ids: Iterable[UUID]) -> None:
+        """Not ours to keep any more."""
+        with self._lock:
+            for step_id in step_ids:
+                self._held.pop(step_id, None)
+
     def is_ours(self, step_id: UUID) -> bool:
         """Whether the lease cannot be over yet, by our own clock alone: a process that stood still
         must not begin what somebody else may have been given meanwhile."""
@@ -90,15 +145,28 @@ class LeaseKeeper:
             return
         with self._lock:
             if self._pid != os.getpid():  # forked: the parent's thread and leases are not ours
-                self._held = {}
+                self._held, self._hands = {}, set()
                 self._pid = os.getpid()
             self._thread = threading.Thread(target=self._run, name="leases", daemon=True)
             self._thread.start()
 
+    @property
+    def _interval(self) -> float:
+        return engine_settings().renew_every.total_seconds()
+
     def _run(self) -> None:
-        interval = engine_settings().renew_every.total_seconds()
-        while not self._wake.wait(interval):
-            self.renew_once()
+        renewed_at = time.monotonic()
+        while True:
+            is_busy = self._hands or time.monotonic() - self._last_hand_at < self._interval
+            self._wake.wait(LOOK_S if is_busy else self._interval)
+            self._wake.clear()
+            with self._lock:
+                hands = list(self._hands)
+            for hand in hands:
+                hand.give_back_if_stuck()
+            if time.monotonic() - renewed_at >= self._interval:
+                renewed_at = time.monotonic()
+                self.renew_once()
 
     def renew_once(self) -> None:
         """Renew everything held; a database that is away is tried again next time."""

@@ -11,7 +11,7 @@ from uuid import UUID
 from orchestrator.conf import engine_settings
 from orchestrator.core import planning
 from orchestrator.core.decision import Ref
-from orchestrator.core.errors import ErrorClass, StepError
+from orchestrator.core.errors import CLAIMED_WITH, ErrorClass, StepError
 from orchestrator.core.outcomes import Failed
 from orchestrator.core.states import RunState
 from orchestrator.crash import Unit
@@ -23,7 +23,9 @@ from orchestrator.engine.settle import apply_change, carry_out, decide
 from orchestrator.engine.settled import Settled
 from orchestrator.engine.sweeping import each
 from orchestrator.engine.values import Values
+from orchestrator.engine.work import company_of_claim
 from orchestrator.models import ready_pages, rows, sweeps
+from orchestrator.models.rows import StepRow
 
 _walk = ready_pages.Walk()
 
@@ -43,14 +45,10 @@ def _expire(found: tuple[UUID, UUID, int]) -> bool:
         if row is None:
             return False
         workflow = compiled(run.blueprint_id)
-        lost = not sweeps.timed_out(step_id)
-        if lost:
-            words = f"worker {row.worker} was lost during attempt {row.attempt}"
-            error = StepError(error_class=ErrorClass.WORKER_LOST, message=words)
-        else:
-            limit_s = workflow.steps[row.position].timeout_s
-            words = f"attempt {row.attempt} took longer than {limit_s:g} s"
-            error = StepError(error_class=ErrorClass.TIMEOUT, message=words)
+        hung = sweeps.timed_out(step_id)
+        limit_s = workflow.steps[row.position].timeout_s
+        error = _hung(row, limit_s) if hung else _lost(row)
+        lost = error.names_the_lost
         values = Values(run, workflow)
         answered = after_loss(workflow.steps[row.position], row.id, Failed(error=error))
         outcome = answered.outcome
@@ -60,9 +58,23 @@ def _expire(found: tuple[UUID, UUID, int]) -> bool:
         settled = carry_out(change, values, row, outcome, lost=lost)
     settled.send()
     outbox.handle(settled.posted)
-    if not lost:
+    if hung:
         breakers.note_timeout(workflow.steps[row.position], row, tenant=run.tenant)
     return True
+
+
+def _hung(row: StepRow, limit_s: float) -> StepError:
+    words = f"attempt {row.attempt} took longer than {limit_s:g} s"
+    return StepError(error_class=ErrorClass.TIMEOUT, message=words)
+
+
+def _lost(row: StepRow) -> StepError:
+    """Of several that were claimed together nobody knows which body had begun: each is tried again,
+    by itself, and that tells."""
+    words = f"worker {row.worker} was lost during attempt {row.attempt}"
+    others = company_of_claim(row.worker)
+    details = {CLAIMED_WITH: others} if others else None
+    return StepError(error_class=ErrorClass.WORKER_LOST, message=words, details=details)
 
 
 def redispatch_stale(limit: int = 200) -> int:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from orchestrator.clock import jitter, new_id
-from orchestrator.core import planning
+from orchestrator.core import admission, planning
 from orchestrator.core.admission import Lane
 from orchestrator.core.compiled import CompiledWorkflow
 from orchestrator.core.decision import Decision, EventDraft, Ref, Subject
@@ -23,10 +23,10 @@ from orchestrator.core.outcomes import (
     UndoChildren,
     Waiting,
 )
-from orchestrator.core.settling import Expanded, Fact
+from orchestrator.core.settling import Expanded, Fact, NotBegun
 from orchestrator.core.states import StepState
 from orchestrator.engine import consequences, writing
-from orchestrator.engine.change import Change, scope_of
+from orchestrator.engine.change import Change, Claimed, scope_of
 from orchestrator.engine.effects import effect_event, effect_move
 from orchestrator.engine.settled import Settled
 from orchestrator.engine.values import Values
@@ -34,8 +34,10 @@ from orchestrator.engine.work import prepare, usage_of
 from orchestrator.models import loops, rows
 from orchestrator.models.rows import RunRow, StepRow
 
+_TRIED_AGAIN = frozenset({StepState.RETRYING, StepState.READY})
 
-def output_of(outcome: Outcome | Expanded) -> Any:
+
+def output_of(outcome: Outcome | Expanded | NotBegun) -> Any:
     """What a completed step's output is."""
     match outcome:
         case Succeeded(output=output) | EndRun(output=output):
@@ -51,7 +53,7 @@ def decide(  # noqa: PLR0913 - the run as held, the fact, who asks
     workflow: CompiledWorkflow,
     values: Values,
     row: StepRow,
-    outcome: Outcome | Expanded,
+    outcome: Outcome | Expanded | NotBegun,
     *,
     lane: Lane | None = None,
     effect: EffectEnd | None = None,
@@ -90,16 +92,20 @@ def decide(  # noqa: PLR0913 - the run as held, the fact, who asks
         decision.events.insert(0, effect_event(ref, effect))
     if change.subject["to"] == StepState.WAITING:
         _note_wait(change, ref, outcome)
-    _prepare_claim(change, values, row)
+    if isinstance(outcome, NotBegun) and change.subject["to"] == StepState.READY:
+        change.settled, change.subject = [change.subject], None
+    prepare_claim(change, values, row)
     return change
 
 
-def _doubt(outcome: Outcome | Expanded, effect: EffectEnd | None) -> str:
+def _doubt(outcome: Outcome | Expanded | NotBegun, effect: EffectEnd | None) -> str:
     failed_in_doubt = effect is not None and effect.status is EffectStatus.IN_DOUBT
     return effect.key if effect and failed_in_doubt and isinstance(outcome, Failed) else ""
 
 
-def _parked(decision: Decision, outcome: Outcome | Expanded, fact: Fact) -> Outcome | Expanded:
+def _parked(
+    decision: Decision, outcome: Outcome | Expanded | NotBegun, fact: Fact
+) -> Outcome | Expanded | NotBegun:
     """A failure that leaves what has to be known in doubt waits for a person instead."""
     subject = decision.subject
     waits = subject is not None and subject.to is StepState.WAITING
@@ -125,7 +131,7 @@ def _forget_failure(values: Values, decision: Decision) -> None:
 
 
 def _subject_move(
-    row: StepRow, decision: Decision, outcome: Outcome | Expanded, *, lost: bool
+    row: StepRow, decision: Decision, outcome: Outcome | Expanded | NotBegun, *, lost: bool
 ) -> dict[str, Any]:
     subject = decision.subject
     if subject is None:
@@ -153,7 +159,7 @@ def _subject_move(
     return move
 
 
-def _wait_fields(outcome: Outcome | Expanded, row: StepRow) -> dict[str, Any]:
+def _wait_fields(outcome: Outcome | Expanded | NotBegun, row: StepRow) -> dict[str, Any]:
     match outcome:
         case Waiting(kind=kind, key=key, why=why):
             return {"waiting_for": kind, "waiting_key": key or row.waiting_key, "why": why}
@@ -169,7 +175,7 @@ def _retry_counters(
     move: dict[str, Any],
     row: StepRow,
     subject: Subject,
-    outcome: Outcome | Expanded,
+    outcome: Outcome | Expanded | NotBegun,
     *,
     lost: bool,
 ) -> None:
@@ -177,11 +183,11 @@ def _retry_counters(
         move |= {"previous": output_of(outcome), "round": row.round + 1, "n_retries": 0}
     elif lost:
         move["n_lost"] = row.n_lost + 1
-    elif isinstance(outcome, Failed) and subject.to in (StepState.RETRYING, StepState.READY):
+    elif isinstance(outcome, Failed) and outcome.uses_a_retry and subject.to in _TRIED_AGAIN:
         move["n_retries"] = row.n_retries + 1
 
 
-def _verdict_of(outcome: Outcome | Expanded) -> dict[str, Any]:
+def _verdict_of(outcome: Outcome | Expanded | NotBegun) -> dict[str, Any]:
     """Who decided what, as the history shows it."""
     match outcome:
         case Succeeded(output=dict(words)) | EndRun(output=dict(words)):
@@ -193,7 +199,7 @@ def _verdict_of(outcome: Outcome | Expanded) -> dict[str, Any]:
     return {name: words[name] for name in ("decision", "by") if name in words}
 
 
-def _note_wait(change: Change, ref: Ref, outcome: Outcome | Expanded) -> None:
+def _note_wait(change: Change, ref: Ref, outcome: Outcome | Expanded | NotBegun) -> None:
     events = change.decision.events
     if isinstance(outcome, StartChild):
         change.child_id = new_id()
@@ -213,7 +219,7 @@ def _note_wait(change: Change, ref: Ref, outcome: Outcome | Expanded) -> None:
         events.append(EventDraft("timer.set", ref, {"kind": "wait", **shown}))
 
 
-def _prepare_claim(change: Change, values: Values, row: StepRow) -> None:
+def prepare_claim(change: Change, values: Values, row: StepRow | None) -> None:
     """Inputs are worked out before the claim, over the state that is about to be written."""
     ref = change.decision.claim
     if ref is None:
@@ -221,7 +227,7 @@ def _prepare_claim(change: Change, values: Values, row: StepRow) -> None:
     values.see(change.decision.snapshot)
     step = change.workflow.steps[ref.position]
     subject = change.decision.subject
-    if subject is not None and ref == subject.ref:
+    if subject is not None and row is not None and ref == subject.ref:
         claim_row: StepRow | None = _row_after(row, change.subject or {})
     elif ref in change.decision.ready and ref.item is None:
         claim_row = None
@@ -231,6 +237,29 @@ def _prepare_claim(change: Change, values: Values, row: StepRow) -> None:
             claim_row = replace(claim_row, n_retries=0, n_lost=0, round=1, previous=None)
     change.claim_row = claim_row
     change.prepared = prepare(values, step, claim_row)
+    if change.decision.company:
+        _prepare_company(change, values)
+
+
+def _prepare_company(change: Change, values: Values) -> None:
+    """The same for what is claimed with it. Whatever was tried before is claimed by itself, so that
+    it is known which body a lost worker was at; and nothing is claimed in the company of such."""
+    decision, steps = change.decision, change.workflow.steps
+    fresh = set(decision.ready)
+    known = [ref for ref in decision.company if ref.item is not None or ref not in fresh]
+    names = [(steps[ref.position].key, scope_of(ref.item)) for ref in known]
+    found = {
+        Ref(row.position, row.index): row
+        for row in (rows.read_items(change.run.id, names) if names else ())
+    }
+    apart = [ref for ref in known if ref not in found or found[ref].attempt]
+    if change.claim_row is not None and change.claim_row.attempt:
+        apart = list(decision.company)
+    admission.disband(decision, apart)
+    change.company = [
+        Claimed(ref, found.get(ref), prepare(values, steps[ref.position], found.get(ref)))
+        for ref in decision.company
+    ]
 
 
 def _row_after(row: StepRow, move: dict[str, Any]) -> StepRow:
@@ -252,7 +281,7 @@ def carry_out(
     change: Change,
     values: Values,
     row: StepRow,
-    outcome: Outcome | Expanded,
+    outcome: Outcome | Expanded | NotBegun,
     *,
     lane: Lane | None = None,
     lost: bool = False,
@@ -297,7 +326,7 @@ def apply_change(change: Change, values: Values, settled: Settled) -> None:
     if decision.claim is not None:
         settled.claim, settled.claim_row = decision.claim, change.claim_row
         settled.prepared, settled.at = change.prepared, at
-        settled.asked_at = change.asked_at
+        settled.asked_at, settled.company = change.asked_at, change.company
 
 
 def _close_loop(
@@ -324,5 +353,5 @@ def _close_loop(
         "error": subject.error,
     }
     _forget_failure(values, decision)
-    _prepare_claim(change, values, row)
+    prepare_claim(change, values, row)
     return change

@@ -12,6 +12,7 @@ from orchestrator.core.decision import Ref
 from orchestrator.core.gates import GLOBAL, crowd_key, gate_key
 from orchestrator.crash import crash_point
 from orchestrator.engine import ports
+from orchestrator.engine.change import Claimed
 from orchestrator.engine.gates import cache
 from orchestrator.engine.work import Prepared
 from orchestrator.models.rows import RunRow, StepRow
@@ -20,7 +21,7 @@ from orchestrator.models.rows import RunRow, StepRow
 @dataclass(slots=True, kw_only=True)
 class Settled:
     """What follows once a settle is committed: messages to send, outbox rows to handle, and the
-    attempt that the lane claimed in the same transaction."""
+    attempt that the lane claimed in the same transaction, with its ``company``."""
 
     run: RunRow
     workflow: CompiledWorkflow
@@ -31,7 +32,7 @@ class Settled:
     prepared: Prepared | None = None
     at: datetime | None = None
     asked_at: float = 0.0
-
+    company: list[Claimed] = field(default_factory=list)
     children: list[Settled] = field(default_factory=list)
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -19,13 +19,21 @@ from orchestrator.core.decision import Ref
 from orchestrator.core.endings import Tally
 from orchestrator.core.errors import InvariantBroken, StepError, Unreadable
 from orchestrator.core.gates import Gate, passing
-from orchestrator.core.outcomes import Failed, Outcome, StartChild, UndoChildren, Waiting
-from orchestrator.core.settling import Expanded
+from orchestrator.core.outcomes import (
+    Failed,
+    Outcome,
+    StartChild,
+    Succeeded,
+    UndoChildren,
+    Waiting,
+)
+from orchestrator.core.settling import Expanded, NotBegun
 from orchestrator.core.states import RunState, StepState
 from orchestrator.crash import Unit, crash_point
 from orchestrator.engine import (
     breakers,
     children,
+    company,
     consequences,
     ending,
     gates,
@@ -36,11 +44,19 @@ from orchestrator.engine import (
 from orchestrator.engine.blueprints import compiled
 from orchestrator.engine.change import Change
 from orchestrator.engine.halting import halt
+from orchestrator.engine.hands import Hand
 from orchestrator.engine.leases import keeper
+from orchestrator.engine.pace import pace
+from orchestrator.engine.patience import outlast
 from orchestrator.engine.ports import LaneControl
 from orchestrator.engine.settle import carry_out, decide
 from orchestrator.engine.settled import Settled
-from orchestrator.engine.unwritable import Unwritable, or_refused, settle_or_fail
+from orchestrator.engine.unwritable import (
+    Unwritable,
+    or_refused,
+    settle_or_fail,
+    why_unwritable,
+)
 from orchestrator.engine.values import Values
 from orchestrator.engine.work import (
     Answer,
@@ -96,20 +112,102 @@ def run_step(order: Order, control: LaneControl) -> int:
         if work.is_stale(engine_settings().lease):
             logger.warning("step %s: this process stood still past its lease", work.row.id)
             break
-        answer = _perform(work)
-        if answer is None:
-            break
-        crash_point("performed")
-        count += 1
-        done = work
-        lane = Lane(
-            queue=work.step.queue,
-            takes_next=engine_settings().fuse and control.takes_next(partial(_own_messages, work)),
-            carried=order.carried,
-        )
-        work = settle_or_fail(settle, work, answer, lane)
-        _tell_service(done, answer)
+        played = _play_company if work.company else _play_one
+        n_bodies, work = played(work, partial(_lane, order, control))
+        count += n_bodies
     return count
+
+
+def _lane(order: Order, control: LaneControl, work: Work) -> Lane:
+    """What this worker may claim next; asked when the bodies are over."""
+    fuse = engine_settings().fuse
+    return Lane(
+        queue=work.step.queue,
+        takes_next=fuse and control.takes_next(partial(_own_messages, work)),
+        carried=order.carried,
+        pace=pace.known() if fuse else {},
+    )
+
+
+AskLane = Callable[[Work], Lane]
+
+
+def _play_one(work: Work, lane: AskLane) -> tuple[int, Work | None]:
+    """Run one body and settle it: how many bodies ran, and the next attempt that the lane has."""
+    began = time.monotonic()
+    answer = _perform(work)
+    if answer is None:
+        return 0, None
+    pace.note(work, time.monotonic() - began)
+    crash_point("performed")
+    following = settle_or_fail(settle, work, answer, lane(work))
+    _tell_service(work, answer)
+    return 1, following
+
+
+def _play_company(first: Work, lane: AskLane) -> tuple[int, Work | None]:
+    """The same of all that was claimed together. What cannot be settled together is settled by
+    itself before; what has not begun is given back with the settle."""
+    done, rest = Hand(first, _give_back).play(_perform_one)
+    if not done:
+        return 0, None
+    wanted = gates.behind_gates(lane(first), first.run.tenant)
+    odd = [(work, answer) for work, answer in done if not company.is_plain(answer)]
+    members: list[company.Member] = [
+        (work, answer.outcome)
+        for work, answer in done
+        if company.is_plain(answer) and isinstance(answer.outcome, Succeeded)
+    ]
+    members += [(work, NotBegun()) for work in rest]
+    following = None
+    for n, (work, answer) in enumerate(odd):
+        is_last = not members and n == len(odd) - 1
+        taking = wanted if is_last else replace(wanted, takes_next=False)
+        following = settle_or_fail(settle, work, answer, taking)
+    if members:
+        alone = not odd and first.run.snapshot.running == len(members)
+        following = _settle_company(members, wanted, alone=alone)
+    return len(done), following
+
+
+def _perform_one(work: Work) -> Answer | None:
+    """A body of several, whose leases are kept already."""
+    answer = _performed(work)
+    if answer is not None:
+        crash_point("performed")
+    return answer
+
+
+def _settle_company(members: Sequence[company.Member], lane: Lane, *, alone: bool) -> Work | None:
+    """Settle them together, and by themselves where that does not do."""
+    following = None
+    try:
+        act = partial(company.settle_together, members, lane, alone=alone)
+        together = outlast(act)
+        if together.settled is not None:
+            following = _work(together.settled, together.settled.run, together.values)
+            lane = replace(lane, takes_next=False)
+        left = together.after
+    except EffectMoved:  # of the step that was to be claimed with it
+        return _settle_company(members, replace(lane, takes_next=False), alone=False)
+    except StaleFence:
+        left = members
+    except Exception as error:
+        if why_unwritable(error) is None:
+            raise
+        left = members
+    for n, (work, outcome) in enumerate(left):
+        is_last = n == len(left) - 1
+        taking = lane if is_last else replace(lane, takes_next=False)
+        more = settle_or_fail(settle, work, Answer(outcome=outcome), taking)
+        following = following or more
+    return following
+
+
+def _give_back(rest: Sequence[Work]) -> None:
+    for work in company.give_back(rest):
+        lane = Lane(queue=work.step.queue, takes_next=False)
+        settle_or_fail(settle, work, Answer(outcome=NotBegun()), lane)
 
 
 def _tell_service(done: Work, answer: Answer) -> None:
@@ -127,11 +225,15 @@ def _own_messages(work: Work) -> int:
 def _perform(work: Work) -> Answer | None:
     """What the body answered; None when this process stood still: the step is not ours any more."""
     row, limit_s = work.row, work.step.timeout_s
+    with keeper.holding(row.id, row.fence, timeout_s=limit_s, since=work.asked_at):
+        return _performed(work)
+
+
+def _performed(work: Work) -> Answer | None:
     try:
-        with keeper.holding(row.id, row.fence, timeout_s=limit_s, since=work.asked_at):
-            answer = perform(work, max_items=engine_settings().max_items)
+        answer = perform(work, max_items=engine_settings().max_items)
     except StoodStill:
-        logger.warning("step %s: this process stood still before its effect", row.id)
+        logger.warning("step %s: this process stood still before its effect", work.row.id)
         return None
     if isinstance(answer.outcome, StartChild):
         refusal = children.refusal(work.run, work.workflow, answer.outcome)
@@ -231,7 +333,8 @@ def _claim_found(found: tuple[RunRow, StepRow], refused: StepError | None) -> Wo
     before = gates.gates_before(run.tenant, workflow.steps[row.position], row)
     if before and not _passes(run, row, before):
         return None
-    decision = planning.claim(workflow, run.snapshot, Ref(row.position, row.index))
+    ref = Ref(row.position, row.index)
+    decision = planning.claim(workflow, run.snapshot, ref, lane=_looking(row))
     if decision is None:
         return None
     values = Values(run, workflow)
@@ -257,6 +360,13 @@ def _claim_found(found: tuple[RunRow, StepRow], refused: StepError | None) -> Wo
     return _work(settled, run, values)
 
 
+def _looking(row: StepRow) -> Lane | None:
+    """Takes nothing; by its pace it is known how many messages the rest is worth."""
+    if not engine_settings().fuse:
+        return None
+    return Lane(queue=row.queue, takes_next=False, pace=pace.known())
+
+
 def _passes(run: RunRow, row: StepRow, before: Sequence[Gate]) -> bool:
     """Whether the step may go through the gates before it; else it is parked."""
     if not connection.in_atomic_block:
@@ -271,24 +381,35 @@ def _passes(run: RunRow, row: StepRow, before: Sequence[Gate]) -> bool:
 
 def _work(settled: Settled, run: RunRow, values: Values) -> Work | None:
     """The attempt that a committed claim gave us."""
-    ref, row, at = settled.claim, settled.claim_row, settled.at
-    if ref is None or row is None or settled.prepared is None or at is None:
+    ref, row = settled.claim, settled.claim_row
+    if ref is None or row is None or settled.prepared is None or settled.at is None:
         return None
+    values.see(run.snapshot)
+    work = _attempt(settled, values, row, settled.prepared, settled.at)
+    work.company = [
+        _attempt(settled, values, one.row, one.prepared, settled.at)
+        for one in settled.company
+        if one.row is not None
+    ]
+    return work
+
+
+def _attempt(
+    settled: Settled, values: Values, row: StepRow, prepared: Prepared, at: datetime
+) -> Work:
     row.fence += 1
     row.attempt += 1
     row.state = StepState.RUNNING
     row.waiting_for = ""
     row.started_at = at
-    row.input = settled.prepared.input
-    workflow = settled.workflow
-    values.see(run.snapshot)
+    row.input = prepared.input
     return Work(
-        run=run,
-        workflow=workflow,
+        run=settled.run,
+        workflow=settled.workflow,
         values=values,
-        step=workflow.steps[ref.position],
+        step=settled.workflow.steps[row.position],
         row=row,
-        prepared=settled.prepared,
+        prepared=prepared,
         at=at,
         asked_at=settled.asked_at,
     )
@@ -351,6 +472,7 @@ def _settle_alone(work: Work, answer: Answer, lane: Lane) -> tuple[Work | None] 
         prepared=change.prepared,
         at=at,
         asked_at=change.asked_at,
+        company=change.company,
     )
     settled.send()
     return (_work(settled, run, work.values),)
@@ -380,7 +502,7 @@ def _pay_input(work: Work, change: Change) -> None:
         change.subject["input"] = work.prepared.input
 
 
-def _keep_evidence(work: Work, outcome: Outcome | Expanded) -> None:
+def _keep_evidence(work: Work, outcome: Outcome | Expanded | NotBegun) -> None:
     logger.warning(
         "late result of step %s of run %s (fence %s): kept as evidence, nothing changes",
         work.row.key,

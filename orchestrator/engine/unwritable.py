@@ -31,7 +31,7 @@ from orchestrator.core.outcomes import (
     Usage,
     Waiting,
 )
-from orchestrator.core.settling import Expanded
+from orchestrator.core.settling import Expanded, NotBegun
 from orchestrator.engine.patience import outlast
 from orchestrator.engine.work import Answer, Work
 from orchestrator.executors.json_output import NotJson, plain_json
@@ -165,7 +165,7 @@ def as_failure(work: Work, answer: Answer, why: str) -> Answer:
     return Answer(outcome=failed, effect=doubt)
 
 
-def _place(work: Work, outcome: Outcome | Expanded) -> str | None:
+def _place(work: Work, outcome: Outcome | Expanded | NotBegun) -> str | None:
     """Where in the answer the fault lies, by pointer; None when it is no fault of JSON."""
     parts = _parts(outcome)
     if work.owes_input:
@@ -180,7 +180,7 @@ def _place(work: Work, outcome: Outcome | Expanded) -> str | None:
     return None
 
 
-def _parts(outcome: Outcome | Expanded) -> Mapping[str, Any]:
+def _parts(outcome: Outcome | Expanded | NotBegun) -> Mapping[str, Any]:
     match outcome:
         case Succeeded(output=output):
             return {"output": output}

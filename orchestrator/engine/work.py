@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -22,7 +22,7 @@ from orchestrator.core.errors import ConditionError, ErrorClass, StepError
 from orchestrator.core.expressions import compile_expression, compile_template
 from orchestrator.core.outcomes import Failed, Outcome, Succeeded, Usage
 from orchestrator.core.schemas import compile_schema
-from orchestrator.core.settling import Expanded
+from orchestrator.core.settling import Expanded, NotBegun
 from orchestrator.crash import crash_point
 from orchestrator.engine import effects
 from orchestrator.engine.calls import Caller, call_tool
@@ -56,7 +56,7 @@ class Prepared:
 class Answer:
     """What an attempt answered, and what became of its effect (None: it has none)."""
 
-    outcome: Outcome | Expanded
+    outcome: Outcome | Expanded | NotBegun
     effect: EffectEnd | None = None
 
 
@@ -64,7 +64,8 @@ class Answer:
 class Work:
     """An attempt under our lease. ``at`` is the database's instant of the claim, ``asked_at`` our
     own clock's (``time.monotonic``) just before it. ``owes_input``: the claim was written before
-    the input was known, so the settle stores it."""
+    the input was known, so the settle stores it. ``company``: attempts that were claimed with it;
+    their bodies run after its own."""
 
     run: RunRow
     workflow: CompiledWorkflow
@@ -75,6 +76,7 @@ class Work:
     at: datetime
     asked_at: float
     owes_input: bool = False
+    company: list[Work] = field(default_factory=list)
 
     def is_stale(self, lease: timedelta) -> bool:
         """Whether this process stood still for so long that the lease is over before the body
@@ -101,9 +103,19 @@ class Work:
         return self.at + timedelta(seconds=self.step.timeout_s)
 
 
-def worker_name() -> str:
-    """Who holds a lease: host, process, thread."""
-    return f"{socket.gethostname()}:{os.getpid()}:{threading.get_ident() % 100_000}"
+def worker_name(*, company: int = 0) -> str:
+    """Who holds a lease: host, process, thread; and with how many others it was claimed."""
+    name = f"{socket.gethostname()}:{os.getpid()}:{threading.get_ident() % 100_000}"
+    return f"{name}{_WITH}{company}" if company else name
+
+
+def company_of_claim(worker: str) -> int:
+    """With how many others the step was claimed that this ``worker`` holds."""
+    count = worker.rpartition(_WITH)[2]
+    return int(count) if _WITH in worker and count.isdigit() else 0
+
+
+_WITH = "+"
 
 
 def prepare(values: Values, step: StepPlan, row: StepRow | None) -> Prepared:
@@ -292,7 +304,7 @@ def _heartbeat(step_id: UUID) -> None:
         raise LeaseLost("the lease of this step is over: somebody else may have it by now")
 
 
-def usage_of(outcome: Outcome | Expanded) -> Mapping[str, Any]:
+def usage_of(outcome: Outcome | Expanded | NotBegun) -> Mapping[str, Any]:
     """The cost fields of a step's move; an unknown price is unknown, never zero."""
     usage = getattr(outcome, "usage", None)
     if not isinstance(usage, Usage) or usage == _FREE:

@@ -11,7 +11,7 @@ from orchestrator.conf import engine_settings
 from orchestrator.core import saga
 from orchestrator.core.decision import Decision, EventDraft
 from orchestrator.engine import advancing, ending
-from orchestrator.engine.change import Change, claim_of, events_of, new_rows, scope_of
+from orchestrator.engine.change import Change, claim_of, company_of, events_of, new_rows, scope_of
 from orchestrator.engine.plain_waking import plain_waking
 from orchestrator.engine.values import Values
 from orchestrator.engine.work import worker_name
@@ -51,8 +51,10 @@ def write(change: Change, values: Values) -> datetime:
         subject=change.subject,
         ready=new_rows(change),
         claim=claim_of(change),
+        settled=change.settled,
+        company=company_of(change),
         events=events_of(change),
-        worker=worker_name(),
+        worker=worker_name(company=len(change.company)),
         lease=engine_settings().lease,
     )
     change.asked_at = time.monotonic()

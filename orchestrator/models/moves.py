@@ -45,7 +45,8 @@ class EffectMoved(MovedOn):
 
 @dataclass(slots=True, kw_only=True)
 class Write:
-    """The arguments of one ``orchestrator_apply`` call; shapes as documented in sql/apply.sql."""
+    """The arguments of one ``orchestrator_apply`` call; shapes as documented in sql/apply.sql.
+    ``settled`` and ``company``: of several steps at once, see sql/company.sql."""
 
     run_id: UUID
     version: int
@@ -59,8 +60,14 @@ class Write:
     events: list[tuple[str, str, dict[str, Any], str]] = field(default_factory=list)
     worker: str = ""
     lease: timedelta = timedelta(seconds=15)
+    settled: list[dict[str, Any]] = field(default_factory=list)
+    company: list[dict[str, Any]] = field(default_factory=list)
 
 
+_APPLY_MANY = (
+    "SELECT orchestrator_apply_many(%s, %s, %s, %s, %s, %s::jsonb, %s::jsonb, %s::jsonb,"
+    " %s::jsonb, %s::jsonb, %s, %s, %s::jsonb, %s::jsonb)"
+)
 _APPLY = (
     "SELECT orchestrator_apply(%s, %s, %s, %s, %s, %s::jsonb, %s::jsonb, %s::jsonb, %s::jsonb,"
     " %s::jsonb, %s, %s)"
@@ -87,9 +94,14 @@ def apply_decision(write: Write) -> datetime:
         write.worker,
         write.lease,
     ]
+    sql = _APPLY
+    if write.settled or write.company:
+        sql = _APPLY_MANY
+        params.append(dumps(write.settled) if write.settled else None)
+        params.append(dumps(write.company) if write.company else None)
     crash_point("apply:before")
     try:
-        row = fetch_prepared(_APPLY, params)
+        row = fetch_prepared(sql, params)
     except DatabaseError as error:
         guard = guard_error(error)
         if guard is None:

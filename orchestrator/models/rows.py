@@ -284,6 +284,14 @@ def read_item(run_id: UUID, key: str, scope: str) -> StepRow | None:
     return rows[0] if rows else None
 
 
+def read_items(run_id: UUID, names: Sequence[tuple[str, str]]) -> list[StepRow]:
+    """Steps, or items, by their ``(key, scope)`` in the run, in one query; in no order."""
+    return _steps(
+        "s.run_id = %s AND (s.key, s.scope) IN (SELECT * FROM unnest(%s::text[], %s::text[]))",
+        [run_id, [key for key, _ in names], [scope for _, scope in names]],
+    )
+
+
 def longest_waiting(run_id: UUID, name: str, scope: str | None = None) -> StepRow | None:
     """The step of the run that has waited longest for this signal or decision."""
     where = "s.run_id = %s AND s.state = 'waiting' AND s.waiting_key = %s"

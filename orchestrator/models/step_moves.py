@@ -139,7 +139,8 @@ def cancel_steps(
 def renew_leases(held: Sequence[tuple[UUID, int]], lease: timedelta) -> set[UUID]:
     """Renew the leases that are still ours, ``(step id, fence)``; the ids renewed.
 
-    A lease never outlives its attempt's time limit. Touches step rows only.
+    A lease never outlives its attempt's time limit. Touches step rows only, and waits for none:
+    one that is locked is being moved, or has time until the next round.
     """
     params: list[Any] = [lease, [i for i, _ in held], [f for _, f in held]]
     crash_point("renew:before")
@@ -147,8 +148,11 @@ def renew_leases(held: Sequence[tuple[UUID, int]], lease: timedelta) -> set[UUID
         cursor.execute(
             "UPDATE orchestrator_step s"
             " SET lease_until = least(orchestrator_now() + %s, s.timeout_at)"
-            " FROM unnest(%s::uuid[], %s::bigint[]) AS x(id, fence)"
-            " WHERE s.id = x.id AND s.fence = x.fence AND s.state = 'running' RETURNING s.id",
+            " FROM (SELECT h.id FROM orchestrator_step h"
+            "  JOIN unnest(%s::uuid[], %s::bigint[]) AS x(id, fence)"
+            "   ON h.id = x.id AND h.fence = x.fence WHERE h.state = 'running'"
+            "  FOR UPDATE OF h SKIP LOCKED) held"
+            " WHERE s.id = held.id RETURNING s.id",
             params,
         )
         return {step_id for (step_id,) in cursor.fetchall()}

@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator import engine
 from orchestrator.engine import breakers, gates, ports
+from orchestrator.engine.pace import Pace, pace
 from orchestrator.ops import orphan_rules
 from orchestrator.ops.invariants import check_runs, newest_runs
 from tests.engine import probes
@@ -30,6 +31,7 @@ def carrier(transactional_db: None) -> Iterator[Carrier]:
     probes.forget()
     gates.cache.forget()
     breakers.tallies.forget()
+    pace.forget()
     yield mine
     engine.set_dispatcher(usual)
     gates.cache.forget()
@@ -40,6 +42,12 @@ def carrier(transactional_db: None) -> Iterator[Carrier]:
     assert not broken, broken
     orphans = [one.title for rule in AT_ONCE for one in orphan_rules.find(rule)]
     assert not orphans, orphans
+
+
+@pytest.fixture
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every step is claimed by itself, however short its body."""
+    monkeypatch.setattr(Pace, "known", lambda _: {})
 
 
 @pytest.fixture(params=[True, False], ids=["fused", "single"])

@@ -36,7 +36,8 @@ CHAIN = {
 
 
 @pytest.fixture(autouse=True)
-def _forget() -> None:
+def _forget(one_by_one: None) -> None:
+    """Every step by itself: what is claimed in company goes another way."""
     probes.forget()
 
 

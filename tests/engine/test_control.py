@@ -202,7 +202,7 @@ def test_a_paused_retry_goes_on_after_the_resume(carrier: Carrier, turn_time: Tu
     assert output(run) == {"a": None}
 
 
-def test_max_parallel_bounds_the_bodies_of_a_run(carrier: Carrier) -> None:
+def test_max_parallel_bounds_the_bodies_of_a_run(carrier: Carrier, one_by_one: None) -> None:
     seen: list[int] = []
     probes.hooks["look"] = lambda ctx: seen.append(Step.objects.filter(state="running").count())
     run_id = started({f"s{n}": hook("look") for n in range(7)}, max_parallel=2)

@@ -110,7 +110,7 @@ def test_a_message_that_nobody_sent_takes_no_place_beyond_max_parallel(carrier: 
     assert (step(run_id, "b").state, probes.calls["b"]) == ("ready", 0)
 
 
-def test_what_is_on_its_way_holds_a_place_of_the_run(carrier: Carrier) -> None:
+def test_what_is_on_its_way_holds_a_place_of_the_run(carrier: Carrier, one_by_one: None) -> None:
     run_id = started({f"s{n}": say(n) for n in range(6)}, max_parallel=2)
     for n in range(4):
         work_on(run_id, f"s{n}", Never())
@@ -118,7 +118,7 @@ def test_what_is_on_its_way_holds_a_place_of_the_run(carrier: Carrier) -> None:
         assert snapshot.running + n_queued(snapshot) == 2
 
 
-def test_a_step_is_marked_as_sent_whoever_sends_for_it(carrier: Carrier) -> None:
+def test_a_step_is_marked_as_sent_whoever_sends_for_it(carrier: Carrier, one_by_one: None) -> None:
     """Else the sweep takes its message for lost at once."""
     run_id = started({f"s{n}": say(n) for n in range(6)}, max_parallel=2)
     for n in range(4):
