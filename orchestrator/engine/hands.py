@@ -29,7 +29,7 @@ STUCK_S = 0.25
 """A body that runs longer keeps nothing else from beginning."""
 TOGETHER_S = 2 * COMPANY_S
 """After so long the lane settles what it has, and gives back the rest."""
-LOOK_S = 0.005
+LOOK_S = 0.002
 """How often a lane looks between two bodies whether its run was paused or is ending."""
 
 

@@ -97,7 +97,9 @@ def test_a_failure_cancels_items_that_wait(carrier: Carrier) -> None:
     assert steps_of(run)["a[1]"] == "cancelled"
 
 
-def test_cancelling_in_the_middle_of_a_loop_starts_no_more_items(carrier: Carrier) -> None:
+def test_cancelling_in_the_middle_of_a_loop_starts_no_more_items(
+    carrier: Carrier, one_by_one: None
+) -> None:
     loop = hook("cancel", "${{ item }}", for_each={"items": [1, 2, 3, 4], "max_parallel": 2})
     run_id = started({"a": loop, "z": count("z", needs=["a"])})
     ran_items: list[int] = []
