@@ -17,6 +17,7 @@ from orchestrator.engine.bulk import (
     start_bulk,
     work_bulk,
 )
+from orchestrator.engine.claiming import Order
 from orchestrator.engine.compat import Compatibility, check_compatibility
 from orchestrator.engine.control import cancel_run, pause_run, resume_run
 from orchestrator.engine.explaining import length
@@ -57,7 +58,7 @@ from orchestrator.engine.simulation_report import (
     Simulation,
 )
 from orchestrator.engine.start import prepare_start, start_prepared, start_run
-from orchestrator.engine.steps import Order, run_step
+from orchestrator.engine.steps import run_step
 from orchestrator.engine.undoing import tell_undone, undo_child
 
 __all__ = [

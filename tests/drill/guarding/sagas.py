@@ -25,7 +25,7 @@ GATE_GUARDS = (
         what="a claim that planning decides on parks what stands before a shut or full gate",
         cuts=(
             Cut(
-                "orchestrator/engine/steps.py",
+                "orchestrator/engine/claiming.py",
                 "if before and not _passes(run, row, before):",
                 "if before and False:",
             ),
