@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import Any
 
 from orchestrator import engine
@@ -12,14 +13,18 @@ from orchestrator.models import Blueprint
 TENANT = "bench"
 CHAIN_STEPS = 10
 WIDTH = 50
+MAX_PARALLEL = 100
+"""Items of a wide fan-out in flight at once."""
 MIXED_STEPS = 50
 HEAVY_EACH = 5
 HEAVY_MS = 50
+WIDTHS = {"branches": WIDTH, "items": WIDTH, "items200": 200, "items1000": 1000, "items5000": 5000}
+"""How wide each fan-out is."""
 BODIES = {
     "single": 1,
     "chain": CHAIN_STEPS,
-    "branches": WIDTH + 2,
-    "items": WIDTH + 2,
+    "three": 3,
+    **{shape: width + 2 for shape, width in WIDTHS.items()},
     "alternating": CHAIN_STEPS,
     "mixed": MIXED_STEPS,
     "gate": 1,
@@ -55,8 +60,8 @@ def _single() -> dict[str, Any]:
     return {"steps": {"only": _noop()}}
 
 
-def _chain() -> dict[str, Any]:
-    keys = [f"s{n}" for n in range(CHAIN_STEPS)]
+def _chain(length: int) -> dict[str, Any]:
+    keys = [f"s{n}" for n in range(length)]
     follow = {key: _noop(before) for before, key in itertools.pairwise(keys)}
     return {"steps": {keys[0]: _noop(), **follow}}
 
@@ -119,21 +124,23 @@ def _branches() -> dict[str, Any]:
     }
 
 
-def _items() -> dict[str, Any]:
-    head = {"type": "tool", "tool": "bench.numbers", "input": {"count": WIDTH}}
-    loop = {"items": "${{ steps.head.output }}", "max_parallel": WIDTH}
+def _items(width: int) -> dict[str, Any]:
+    head = {"type": "tool", "tool": "bench.numbers", "input": {"count": width}}
+    parallel = min(width, MAX_PARALLEL)
+    loop = {"items": "${{ steps.head.output }}", "max_parallel": parallel}
     each = {**_noop("head"), "for_each": loop, "input": {"number": "${{ item }}"}}
     return {
-        "max_parallel": WIDTH,
+        "max_parallel": parallel,
         "steps": {"head": head, "each": each, "join": _noop("each")},
     }
 
 
 _SHAPES = {
     "single": _single,
-    "chain": _chain,
+    "chain": partial(_chain, CHAIN_STEPS),
+    "three": partial(_chain, 3),
     "branches": _branches,
-    "items": _items,
+    **{shape: partial(_items, width) for shape, width in WIDTHS.items() if shape != "branches"},
     "alternating": _alternating,
     "mixed": _mixed,
     "gate": _gate,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser
 
 FIGURES = (
-    *("commits", "gap", "start", "throughput", "fanout"),
+    *("commits", "gap", "start", "throughput", "fanout", "beside"),
     *("alternating", "mixed", "parked", "timers", "standing", "history"),
     *("submission", "working"),
 )
@@ -18,7 +18,7 @@ ROUTES = '[{"tool": "bench.other*", "to": ".other"}]'
 PORT_VARIABLE = "WEB_PORT"
 PLAIN_PORT_VARIABLE = "BENCH_PLAIN_WEB_PORT"
 OTHER_QUEUE = "tool.other"
-SHAPES = ("single", "chain", "branches", "items")
+SHAPES = ("single", "chain", "branches", "items", "items1000")
 
 
 def add_options(parser: ArgumentParser) -> None:

@@ -106,8 +106,8 @@ class Plain:
         elif shape == "work":
             work = work_late.si(key).set(queue=self._layout.queue)
             chain(work, work.clone()).apply_async()
-        elif shape in ("branches", "items"):
-            middle = group(noop.clone() for _ in range(documents.WIDTH))
+        elif shape in documents.WIDTHS:
+            middle = group(noop.clone() for _ in range(documents.WIDTHS[shape]))
             chain(noop.clone(), chord(middle, noop.clone())).apply_async()
         else:
             chain(*(noop.clone() for _ in range(documents.BODIES[shape]))).apply_async()

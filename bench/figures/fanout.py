@@ -1,12 +1,13 @@
-"""Fan-out 1 -> 50 -> 1, as fifty branches and as a for_each, against a chord (target W4)."""
+"""Fan-out 1 -> 50 -> 1, as fifty branches and as a for_each, and 1 -> 1,000 -> 1 as a for_each,
+against a chord (target W4)."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from bench import machine
-from bench.documents import BODIES
+from bench.documents import BODIES, WIDTHS
 from bench.report import Figure, Row, percentiles
 from bench.sides import Side
 from bench.stage import Stage
@@ -17,26 +18,34 @@ OURS = ("branches", "items")
 
 def measure(stage: Stage) -> Iterator[Figure]:
     """From the start call to the end of the body behind the join, one run at a time."""
-    stage.warm_up([stage.ours], OURS)
-    stage.warm_up(stage.late, OURS[:1])
-    tries: list[tuple[str, Side, str]] = [(shape, stage.ours, shape) for shape in OURS]
-    tries += [(side.name, side, OURS[0]) for side in stage.late]
+    yield from _compare(stage, OURS, rounds=8 if stage.quick else 30, target=0.3)
+    wide = "items200" if stage.quick else "items1000"
+    yield from _compare(stage, (wide,), rounds=4 if stage.quick else 8, target=0.3)
+
+
+def _compare(
+    stage: Stage, shapes: Sequence[str], *, rounds: int, target: float
+) -> Iterator[Figure]:
+    stage.warm_up([stage.ours], shapes)
+    stage.warm_up(stage.late, shapes[:1], rounds=2)
+    tries: list[tuple[str, Side, str]] = [(shape, stage.ours, shape) for shape in shapes]
+    tries += [(side.name, side, shapes[0]) for side in stage.late]
     times: dict[str, list[float]] = {name: [] for name, _, _ in tries}
     before = stage.read()
-    for _ in range(8 if stage.quick else 30):
+    for _ in range(rounds):
         for name, side, shape in tries:
             times[name].append(_once(stage, side, shape))
     span = machine.between(before, stage.read())
-    costs = {shape: _statements(stage, shape) for shape in OURS}
+    costs = {shape: _statements(stage, shape) for shape in shapes}
     rows = {name: _row(name, values) for name, values in times.items()}
-    for shape in OURS:
+    for shape in shapes:
         yield Figure(
             name=f"W4 fan-out, {shape}",
-            title="1 -> 50 -> 1 from the start call to the end of the last body",
+            title=f"1 -> {WIDTHS[shape]} -> 1 from the start call to the end of the last body",
             unit="p50 ms",
             ours=rows[shape],
             plain=[rows[side.name] for side in stage.late],
-            target=1.5,
+            target=target,
             note=span.note,
             details=costs[shape],
         )

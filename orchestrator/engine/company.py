@@ -53,10 +53,10 @@ def settle_together(members: Sequence[Member], lane: Lane, *, alone: bool) -> To
         quick = _try_alone(members, lane)
         if quick is not None:
             return quick
-    with Unit("settle"):
+    with Unit("settle_hand"):
         together = _settle_locked(members, lane)
     if together.settled is not None:
-        crash_point("settled")
+        crash_point("hand_settled")
         together.settled.send()
         outbox.handle(together.settled.posted)
     return together
@@ -81,7 +81,7 @@ def _try_alone(members: Sequence[Member], lane: Lane) -> Together | None:
         _unlearn(values, run, members)
         return None
     mark_known_rows(change)
-    crash_point("settled")
+    crash_point("hand_settled")
     settled = Settled(
         run=run,
         workflow=first.workflow,

@@ -47,7 +47,9 @@ def test_between_two_commits_of_the_engine_there_is_a_crash_point(driver: Driver
 
 
 def test_a_commit_without_a_place_is_seen(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("models.moves", "models.rows", "engine.steps", "engine.work"):
+    for module in (
+        *("models.moves", "models.rows", "engine.steps", "engine.work", "engine.company"),
+    ):
         monkeypatch.setattr(f"orchestrator.{module}.crash_point", lambda _: None)
     scenario = next(s for s in scenarios.ALL if s.name == "plain")
     with witness() as seen:

@@ -21,7 +21,9 @@ from orchestrator import crash
 
 OURS = ("/orchestrator/engine/", "/approvals_app/", "/orchestrator/tasks/")
 OUTSIDE = ("/orchestrator/executors/", "/workflows_app/gallery/", "/tests/")
-_WRITES = re.compile(r"\b(INSERT|UPDATE|DELETE)\b|orchestrator_(apply|begin|take)\(", re.IGNORECASE)
+_WRITES = re.compile(
+    r"\b(INSERT|UPDATE|DELETE)\b|orchestrator_(apply|apply_many|begin|take)\(", re.IGNORECASE
+)
 
 
 class Witness:

@@ -17,7 +17,8 @@ from orchestrator.core.admission import Lane
 from orchestrator.engine import company, hands, steps
 from orchestrator.engine.pace import pace
 from orchestrator.engine.work import Work, company_of_claim
-from orchestrator.models import DeadLetter, Event, Run, Step
+from orchestrator.models import DeadLetter, Event, Run, Step, moves, rows
+from orchestrator.models.moves import StaleFence
 from tests.engine import probes
 from tests.engine.carrier import Carrier
 from tests.engine.guarded import work_on
@@ -285,7 +286,9 @@ def test_a_poison_body_in_a_hand_is_found_and_no_other_is_quarantined(
     assert {step(run_id, key).state for key in KEYS if key != "b3"} == {"completed"}
 
 
-@pytest.mark.parametrize("place", ["apply:before", "apply:after", "performed", "settled"])
+@pytest.mark.parametrize(
+    "place", ["apply:before", "apply:after", "performed", "hand_settled", "settle_hand:committed"]
+)
 @pytest.mark.parametrize("nth", [2, 3, 5])
 def test_dying_anywhere_in_a_hand_loses_leases_and_nothing_else(
     carrier: Carrier,
@@ -362,6 +365,49 @@ def test_a_step_that_was_tried_before_is_claimed_alone(
     settle_down(carrier, turn_time)
     assert {step(run_id, key).attempt for key in KEYS} == {2}
     assert {company_of_claim(step(run_id, key).worker) for key in KEYS} == {0}
+
+
+# -- guards of the statement -----------------------------------------------------------------------
+
+
+def _write(run_id: UUID, **more: Any) -> moves.Write:
+    run = rows.read_run(run_id)
+    assert run is not None
+    compact = run.snapshot.pack()
+    return moves.Write(
+        run_id=run_id, version=run.version, compact=compact, state="running", worker="me", **more
+    )
+
+
+def test_a_hand_with_an_older_fence_changes_nothing(carrier: Carrier) -> None:
+    run_id = fan(lambda n: count("body", n))
+    held = claimed_together(run_id)
+    carrier.damaged = True  # by hand
+    before = (Run.objects.values().get(pk=run_id), events(run_id))
+    settled = [
+        {"id": str(w.row.id), "fence": w.row.fence - (n == 2), "to": "completed", "output": n}
+        for n, w in enumerate(held)
+    ]
+    with pytest.raises(StaleFence):
+        moves.apply_decision(_write(run_id, settled=settled))
+    assert (Run.objects.values().get(pk=run_id), events(run_id)) == before
+    assert {step(run_id, key).state for key in KEYS} == {"running"}
+
+
+@pytest.mark.parametrize("spoilt", ["fence", "state"])
+def test_what_is_not_ready_is_not_claimed_in_company(carrier: Carrier, spoilt: str) -> None:
+    run_id = started({key: say(key) for key in KEYS}, max_parallel=WIDTH)
+    carrier.damaged = True  # by hand
+    found = [step(run_id, key) for key in KEYS]
+    if spoilt == "state":
+        Step.objects.filter(pk=found[3].pk).update(state="waiting")
+    company = [
+        {"id": str(s.pk), "fence": s.fence + (spoilt == "fence" and n == 3), "timeout_s": 60}
+        for n, s in enumerate(found)
+    ]
+    with pytest.raises(StaleFence):
+        moves.apply_decision(_write(run_id, company=company))
+    assert {step(run_id, key).attempt for key in KEYS} == {0}
 
 
 class _Never:

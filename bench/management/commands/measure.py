@@ -12,6 +12,7 @@ from django.core.management.base import BaseCommand
 from bench import machine
 from bench.figures import (
     alternating,
+    beside,
     commits,
     fanout,
     gap,
@@ -38,6 +39,7 @@ MEASURES = {
     "start": start.measure,
     "throughput": throughput.measure,
     "fanout": fanout.measure,
+    "beside": beside.measure,
     "alternating": alternating.measure,
     "mixed": mixed.measure,
     "parked": parked.measure,

@@ -6,6 +6,7 @@ from tests.drill.guarding.doors import DOOR_GUARDS, HISTORY_GUARDS
 from tests.drill.guarding.effects import EFFECT_GUARDS
 from tests.drill.guarding.ends import END_GUARDS, SWEEP_GUARDS
 from tests.drill.guarding.guard import Cut, Guard
+from tests.drill.guarding.hands import HAND_GUARDS
 from tests.drill.guarding.models import MODEL_GUARDS
 from tests.drill.guarding.owners import OWNER_GUARDS
 from tests.drill.guarding.sagas import GATE_GUARDS, SAGA_GUARDS
@@ -15,6 +16,7 @@ __all__ = ["GUARDS", "Cut", "Guard"]
 GUARDS: tuple[Guard, ...] = (
     *EFFECT_GUARDS,
     *OWNER_GUARDS,
+    *HAND_GUARDS,
     *END_GUARDS,
     *SWEEP_GUARDS,
     *DOOR_GUARDS,

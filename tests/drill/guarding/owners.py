@@ -122,8 +122,8 @@ OWNER_GUARDS = (
         cuts=(
             Cut(
                 "orchestrator/models/step_moves.py",
-                "WHERE s.id = x.id AND s.fence = x.fence AND s.state = 'running' RETURNING s.id",
-                "WHERE s.id = x.id AND s.state = 'running' RETURNING s.id",
+                "ON h.id = x.id AND h.fence = x.fence WHERE h.state = 'running'",
+                "ON h.id = x.id WHERE h.state = 'running'",
             ),
         ),
         tests=(f"{HERE}test_who_lost_its_lease_renews_nothing",),
@@ -198,8 +198,8 @@ OWNER_GUARDS = (
         cuts=(
             Cut(
                 "orchestrator/core/admission.py",
-                "free = workflow.max_parallel - snapshot.running - queued",
-                "free = workflow.max_parallel - snapshot.running",
+                "free = max(workflow.max_parallel - snapshot.running - queued, 0)",
+                "free = max(workflow.max_parallel - snapshot.running, 0)",
             ),
         ),
         tests=(f"{HERE}test_what_is_on_its_way_holds_a_place_of_the_run",),

@@ -8,6 +8,6 @@ _COMPANY = Path(__file__).resolve().parent.parent / "models" / "sql" / "company.
 
 
 class Migration(migrations.Migration):
-    dependencies = [("orchestrator", "0025_ready_pages")]
+    dependencies = [("orchestrator", "0026_pass_on")]
 
     operations = [migrations.RunSQL(_COMPANY.read_text(), migrations.RunSQL.noop)]
