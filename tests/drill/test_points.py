@@ -47,14 +47,13 @@ def test_between_two_commits_of_the_engine_there_is_a_crash_point(driver: Driver
 
 
 def test_a_commit_without_a_place_is_seen(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (
-        *("models.moves", "models.rows", "engine.steps", "engine.work", "engine.company"),
-    ):
+    silent = ("models.moves", "models.rows", "models.advance", "engine.work", "engine.company")
+    for module in (*silent, "engine.steps", "engine.claiming"):
         monkeypatch.setattr(f"orchestrator.{module}.crash_point", lambda _: None)
     scenario = next(s for s in scenarios.ALL if s.name == "plain")
     with witness() as seen:
         scenario.live(driver.story(scenario))
-    assert any("orchestrator_apply" in where for where in seen.nameless), seen.nameless
+    assert any("orchestrator_pass_on" in where for where in seen.nameless), seen.nameless
 
 
 @pytest.mark.parametrize("name", ["keyed", "keyless_looked_up"])

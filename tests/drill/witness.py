@@ -18,12 +18,11 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from orchestrator import crash
+from orchestrator.models import direct
 
 OURS = ("/orchestrator/engine/", "/approvals_app/", "/orchestrator/tasks/")
 OUTSIDE = ("/orchestrator/executors/", "/workflows_app/gallery/", "/tests/")
-_WRITES = re.compile(
-    r"\b(INSERT|UPDATE|DELETE)\b|orchestrator_(apply|apply_many|begin|take)\(", re.IGNORECASE
-)
+_WRITES = re.compile(r"\b(INSERT|UPDATE|DELETE)\b|orchestrator_(?!now)\w+\(", re.IGNORECASE)
 
 
 class Witness:
@@ -67,6 +66,7 @@ def witness() -> Iterator[Witness]:
     """Watch every connection of this process for the length of the block."""
     seen = Witness()
     execute, commit = psycopg.Cursor.execute, psycopg.Connection.commit
+    prepared_on = direct.DirectStatement._prepared_on
 
     def executing(self: Any, query: Any, *more: Any, **named: Any) -> Any:
         alone = self.connection.autocommit
@@ -81,10 +81,19 @@ def witness() -> Iterator[Witness]:
             seen.commit("COMMIT")
         commit(self)
 
+    def preparing(self: Any) -> Any:
+        """Every statement past the cursor comes here first."""
+        text = self._sql.decode()
+        if direct.is_free() and _WRITES.search(text):
+            seen.commit(text)
+        return prepared_on(self)
+
     psycopg.Cursor.execute, psycopg.Connection.commit = executing, committing  # type: ignore[method-assign,assignment]
+    direct.DirectStatement._prepared_on = preparing  # type: ignore[method-assign]
     crash.set_hook(seen.hear)
     try:
         yield seen
     finally:
         crash.set_hook(None)
         psycopg.Cursor.execute, psycopg.Connection.commit = execute, commit  # type: ignore[method-assign]
+        direct.DirectStatement._prepared_on = prepared_on  # type: ignore[method-assign]
