@@ -212,7 +212,7 @@ CELERY_BROKER_POOL_LIMIT = 10
 CELERY_BROKER_TRANSPORT_OPTIONS = {
     # No copy in the broker of what a worker has in hand: the READY row is that copy, and the sweep
     # finds it within seconds; the broker's would come back after the longest hard limit. It costs
-    # two round trips a message (ADR 0037). A worker that stops still gives back what it holds.
+    # two round trips a message (ADR 0042). A worker that stops still gives back what it holds.
     "ack_emulation": False,
     # Half-open connections are found; longer than the transport's BRPOP of one second.
     "socket_timeout": 3,
