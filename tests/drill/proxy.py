@@ -13,6 +13,7 @@ Threads, one listener and two a connection. What it does is done to both ends at
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import struct
 import tempfile
@@ -124,13 +125,13 @@ class Statements:
         return None
 
 
+_HOT = re.compile(r"\borchestrator_(?!now)\w+\(", re.IGNORECASE)
+
+
 def is_commit(sql: str) -> bool:
     """Whether the statement makes something durable: COMMIT, or the engine's own hot statements
     (which commit by themselves when no transaction is open)."""
-    words = sql.lstrip().upper()
-    names = ("APPLY", "ADVANCE", "BEGIN", "TAKE")
-    hot = [f"ORCHESTRATOR_{name}" for name in names]
-    return words.startswith("COMMIT") or any(f"{name}(" in words for name in hot)
+    return sql.lstrip().upper().startswith("COMMIT") or bool(_HOT.search(sql))
 
 
 @dataclass

@@ -48,7 +48,7 @@ def test_between_two_commits_of_the_engine_there_is_a_crash_point(driver: Driver
 
 def test_a_commit_without_a_place_is_seen(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     silent = ("models.moves", "models.rows", "models.advance", "engine.work", "engine.company")
-    for module in (*silent, "engine.steps", "engine.claiming"):
+    for module in (*silent, "engine.steps"):
         monkeypatch.setattr(f"orchestrator.{module}.crash_point", lambda _: None)
     scenario = next(s for s in scenarios.ALL if s.name == "plain")
     with witness() as seen:
@@ -63,6 +63,6 @@ def test_a_worker_killed_around_its_effect_leaves_one_line_in_the_providers_book
     """The short form of the drill ``killed``: ``python -m tests.drill --only killed``."""
     scenario = next(s for s in scenarios.ALL if s.name == name)
     tally = Tally()
-    partial(driver.kill_everywhere, first=12)(scenario, tally)
+    partial(driver.kill_everywhere, first=6)(scenario, tally)
     assert tally.broken == []
     assert {"provider:post", "provider:unread", "body:after", "apply:before"} <= set(tally.places)

@@ -18,7 +18,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from orchestrator import crash
-from orchestrator.models import direct
+from orchestrator.models import direct, kept
 
 OURS = ("/orchestrator/engine/", "/approvals_app/", "/orchestrator/tasks/")
 OUTSIDE = ("/orchestrator/executors/", "/workflows_app/gallery/", "/tests/")
@@ -66,7 +66,7 @@ def witness() -> Iterator[Witness]:
     """Watch every connection of this process for the length of the block."""
     seen = Witness()
     execute, commit = psycopg.Cursor.execute, psycopg.Connection.commit
-    prepared_on = direct.DirectStatement._prepared_on
+    prepared_on, fetch_all = direct.DirectStatement._prepared_on, kept.fetch_all
 
     def executing(self: Any, query: Any, *more: Any, **named: Any) -> Any:
         alone = self.connection.autocommit
@@ -88,8 +88,14 @@ def witness() -> Iterator[Witness]:
             seen.commit(text)
         return prepared_on(self)
 
+    def fetching(sql: str, params: Any) -> Any:
+        if direct.is_free() and _WRITES.search(sql):
+            seen.commit(sql)
+        return fetch_all(sql, params)
+
     psycopg.Cursor.execute, psycopg.Connection.commit = executing, committing  # type: ignore[method-assign,assignment]
     direct.DirectStatement._prepared_on = preparing  # type: ignore[method-assign]
+    kept.fetch_all = fetching
     crash.set_hook(seen.hear)
     try:
         yield seen
@@ -97,3 +103,4 @@ def witness() -> Iterator[Witness]:
         crash.set_hook(None)
         psycopg.Cursor.execute, psycopg.Connection.commit = execute, commit  # type: ignore[method-assign]
         direct.DirectStatement._prepared_on = prepared_on  # type: ignore[method-assign]
+        kept.fetch_all = fetch_all
