@@ -36,7 +36,9 @@ HEALTHY = Shape(
         "two": shapes.work("input.value", "one", queue="engine", input={"sleep_ms": 0}),
     },
 )
-EXTRA_MS = 150.0
+EXTRA_MS = {Size.QUICK: 1_500.0, Size.SHORT: 150.0, Size.LONG: 150.0}
+"""Quick drills share the machine with the rest of the suite: there a neighbour's turn is as long as
+a storm's, so the figure of the promise is held by the short and the long size alone."""
 PACE_S = 0.1
 """Between two starts of the runs that are measured."""
 
@@ -91,7 +93,7 @@ def outage(size: Size, seed: int) -> Iterator[Line]:
         waiting = _waiting(storm.runs)
         here.keyless.set_faults([])
         healed = time.monotonic()
-        yield _apart(quiet, busy)
+        yield _apart(quiet, busy, EXTRA_MS[size])
         yield _parked(storm.runs, waiting, burnt)
         yield _ended(here, storm.runs, healed)
 
@@ -142,17 +144,17 @@ def _waiting(runs: Sequence[UUID]) -> int:
     return int(count)
 
 
-def _apart(quiet: Sequence[float], busy: Sequence[float]) -> Line:
+def _apart(quiet: Sequence[float], busy: Sequence[float], extra_ms: float) -> Line:
     idle, stormy = _p95(quiet), _p95(busy)
     broken = []
-    if stormy > idle + EXTRA_MS:
+    if stormy > idle + extra_ms:
         broken.append(f"p95 went from {idle:.0f} ms to {stormy:.0f} ms")
     figures: dict[str, int | float | str] = {
         "idle p95 ms": round(idle, 1),
         "storm p95 ms": round(stormy, 1),
         "storm p50 ms": round(busy[len(busy) // 2], 1),
     }
-    words = f"others' p95 stays within idle + {EXTRA_MS:.0f} ms while a service answers 503"
+    words = f"others' p95 stays within idle + {extra_ms:.0f} ms while a service answers 503"
     return Line("3.7", words, len(busy), figures, broken)
 
 
