@@ -56,11 +56,12 @@ class Slow:
     """Answers once it is let go; counts what reached it."""
 
     def __init__(self) -> None:
-        self.go = threading.Event()
+        self.go, self.busy = threading.Event(), threading.Event()
         self.reached = 0
 
     def __call__(self, environ: dict[str, Any], start: Any) -> Iterator[bytes]:
         self.reached += 1
+        self.busy.set()
         self.go.wait(10)
         start("200 OK", [("Content-Type", "text/plain")])
         return iter([environ["wsgi.input"].read(), b"!"])
@@ -96,13 +97,13 @@ def test_a_body_in_chunks_arrives_whole() -> None:
 def test_who_waits_too_long_for_a_thread_is_told_to_come_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bridge, "PATIENCE_S", 0.05)
     slow = Slow()
     application = Bridge(slow, None, threads=1)
 
     async def crowd() -> list[Any]:
         asked = [asyncio.create_task(ask(application)) for _ in range(3)]
-        await asyncio.sleep(0.1)
+        await asyncio.to_thread(slow.busy.wait, 10)
+        monkeypatch.setattr(bridge, "PATIENCE_S", 0.0)  # for all that did not get the thread
         slow.go.set()
         return await asyncio.gather(*asked)
 
